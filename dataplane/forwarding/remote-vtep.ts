@@ -1,0 +1,20 @@
+// What the control plane hands to the fast path: which overlay prefix lies behind which VTEP.
+import type { Ipv4Prefix } from '../wire/prefix.ts'
+
+/** A node's tunnel endpoint as its peers see it. */
+export interface RemoteVtep {
+  /** IPv4 address of the node on the underlay, as an unsigned 32-bit number. */
+  readonly underlayAddress: number
+  /** UDP port on which the node listens (8472 unless the network config says otherwise). */
+  readonly port: number
+  /** MAC of the node's VTEP as an unsigned 48-bit number; 0 where the encapsulation has no MACs. */
+  readonly mac: number
+  /** 24-bit VXLAN network identifier. */
+  readonly vni: number
+}
+
+/** One overlay prefix and the VTEP behind it: the kernel's route, neighbour and FDB entry in one. */
+export interface ForwardingEntry {
+  readonly prefix: Ipv4Prefix
+  readonly vtep: RemoteVtep
+}

@@ -1,0 +1,44 @@
+// IPv4 prefixes (CIDR), as numbers. Shifts by 32 are a no-op in JavaScript, so masks are made without them.
+
+/** An IPv4 prefix. `address` is an unsigned 32-bit number with no bit set beyond `length` (0-32). */
+export interface Ipv4Prefix {
+  readonly address: number
+  readonly length: number
+}
+
+/** Netmask of a prefix length 0-32, as an unsigned 32-bit number. */
+export function maskOf(length: number): number {
+  return length === 0 ? 0 : (-1 << (32 - length)) >>> 0
+}
+
+/** Number of addresses in a prefix of that length (1 to 2^32). */
+export function sizeOf(length: number): number {
+  return 2 ** (32 - length)
+}
+
+/** The prefix of that length around an address; host bits are cleared. */
+export function prefixAround(address: number, length: number): Ipv4Prefix {
+  return { address: (address & maskOf(length)) >>> 0, length }
+}
+
+/** Last address of the prefix. */
+export function lastAddress(prefix: Ipv4Prefix): number {
+  return prefix.address + sizeOf(prefix.length) - 1
+}
+
+export function containsAddress(prefix: Ipv4Prefix, address: number): boolean {
+  return (address & maskOf(prefix.length)) >>> 0 === prefix.address
+}
+
+/** Whether `inner` lies wholly inside `outer` (equal counts). */
+export function containsPrefix(outer: Ipv4Prefix, inner: Ipv4Prefix): boolean {
+  return outer.length <= inner.length && containsAddress(outer, inner.address)
+}
+
+export function overlaps(a: Ipv4Prefix, b: Ipv4Prefix): boolean {
+  return containsPrefix(a, b) || containsPrefix(b, a)
+}
+
+export function samePrefix(a: Ipv4Prefix, b: Ipv4Prefix): boolean {
+  return a.address === b.address && a.length === b.length
+}

@@ -1,0 +1,26 @@
+// A lease: a node's claim on a subnet until it expires. In flannel's terms throughout.
+import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+
+/** What a node says of itself in its lease. Backend data is kept raw: each backend decodes its own. */
+export interface LeaseAttributes {
+  /** Unsigned 32-bit IPv4 address that peers send to; 0 when IPv4 is off. It is the node's identity. */
+  readonly publicIp: number
+  /** RFC 5952 text, or `null` when unset. */
+  readonly publicIpv6: string | null
+  /** `vxlan`, `host-gw`, …; empty for the `udp` and `alloc` backends, as flannel writes it. */
+  readonly backendType: string
+  /** Raw JSON value, `undefined` when absent; for vxlan `{ VNI, VtepMAC }`. */
+  readonly backendData?: unknown
+  readonly backendV6Data?: unknown
+}
+
+export interface Lease {
+  readonly subnet: Ipv4Prefix
+  /** IPv6 half of a dual-stack lease in RFC 5952 text (`fd00:1::/64`), `null` when there is none. */
+  readonly ipv6Subnet: string | null
+  readonly attributes: LeaseAttributes
+  /** Wall-clock milliseconds at which the store lets it go; `null` for one that never expires (a reservation). */
+  readonly expiresAtMs: number | null
+  /** The store's modification counter of this key: compare-and-swap hangs on it. Opaque but ordered. */
+  readonly revision: number
+}

@@ -1,0 +1,49 @@
+// What the daemon needs of a datastore. Allocation belongs to the store: etcd, file and memory choose a free subnet
+// (with the shared, pure `allocate`), Kubernetes hands out the node's podCIDR. test/compliance/lease-store.ts holds
+// every implementation to the same behaviour.
+import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import type { NetworkConfig } from '../config/network-config.ts'
+import type { Lease, LeaseAttributes } from '../lease/lease.ts'
+
+export interface AcquireRequest {
+  readonly network: NetworkConfig
+  /** Our identity: the lease that carries this public IP is ours to adopt. */
+  readonly publicIp: number
+  /** The subnet that the state directory or subnet.env remembers; taken only if free or ours. */
+  readonly previousSubnet: Ipv4Prefix | null
+  /** What to write, given the lease of ours that is already there (its MAC may have to live on). */
+  attributes(existing: Lease | null): LeaseAttributes
+}
+
+/** Level-triggered: the whole set of leases (own one included) at a revision, or the news that the store is away. */
+export type LeaseNews =
+  | { readonly type: 'snapshot'; readonly revision: number; readonly leases: readonly Lease[] }
+  | { readonly type: 'disconnected'; readonly why: string }
+
+export interface LeaseStore {
+  /** How people name it: `file:/run/…`, `etcd`, `memory`. */
+  readonly name: string
+  /** `by-margin`: the lease manager renews. `never`: the store keeps leases without us (Kubernetes). */
+  readonly renewal: 'by-margin' | 'never'
+  /** Raw network config JSON. @throws FlanneletteError `config-missing` (retryable), `store-unreadable` (retryable) */
+  readNetworkConfig(): Promise<string>
+  /**
+   * Own lease by public IP, else previous subnet if free, else a random free one; all writes compare-and-swap, a lost
+   * race is tried again. @throws FlanneletteError `out-of-subnets`, `lease-conflict`, `store-unreadable`
+   */
+  acquire(request: AcquireRequest): Promise<Lease>
+  /**
+   * Writes the lease again with a fresh lifetime if the key is still ours (public IP and revision), re-creates it if
+   * it is gone. @throws FlanneletteError `lease-conflict` when somebody else holds the key now, `store-unreadable`
+   */
+  renew(lease: Lease): Promise<Lease>
+  /** Gives the lease back; not an error when it is already gone or somebody else's (then nothing is written). */
+  release(lease: Lease): Promise<void>
+  /** Own lease as the store has it now, `null` when the key is gone. Read first after every reconnect. */
+  read(subnet: Ipv4Prefix): Promise<Lease | null>
+  /** First the present state, then one item per change (bursts may be merged). Ends when `signal` aborts. Survives outages. */
+  watch(signal: AbortSignal): AsyncIterable<LeaseNews>
+  /** Called once the node forwards (Kubernetes: node condition). */
+  publishReady(): Promise<void>
+  close(): Promise<void>
+}

@@ -7,6 +7,10 @@ export interface Field {
   readonly bit: number
   readonly bits: number
   readonly about: string
+  /** How people write the value; decimal when absent. */
+  readonly show?: 'hex' | 'ipv4' | 'mac'
+  /** Set where the least significant byte comes first; such a field fills whole bytes. */
+  readonly littleEndian?: true
 }
 
 /** One line of a description: a field as it stands in some bytes, with what is wrong about it, if anything. */

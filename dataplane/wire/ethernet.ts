@@ -1,0 +1,43 @@
+// Ethernet II header, IEEE 802.3 §3.2. Inside VXLAN it is the first header of the inner frame: VTEP MACs and the EtherType.
+import { type Field, lengthOf, offsetOf } from './field.ts'
+
+export const FIELDS = [
+  { name: 'destination', bit: 0, bits: 48, show: 'mac', about: 'MAC of the VTEP that shall take the frame' },
+  { name: 'source', bit: 48, bits: 48, show: 'mac', about: 'MAC of the VTEP that sent the frame' },
+  { name: 'etherType', bit: 96, bits: 16, show: 'hex', about: 'what follows: 0x0800 is IPv4, 0x86dd IPv6' },
+] as const satisfies readonly Field[]
+
+/** Bytes of the header. No 802.1Q tag: VTEPs send the inner frame untagged (RFC 7348 §6.1). */
+export const HEADER_LEN = lengthOf(FIELDS)
+
+export const ETHERTYPE_IPV4 = 0x0800
+export const ETHERTYPE_IPV6 = 0x86dd
+
+const DESTINATION = offsetOf(FIELDS, 'destination')
+const SOURCE = offsetOf(FIELDS, 'source')
+const ETHERTYPE = offsetOf(FIELDS, 'etherType')
+
+const TWO_TO_32 = 0x1_0000_0000
+
+/** Destination MAC as an unsigned 48-bit number. */
+export function getDestination(view: DataView, at: number): number {
+  return view.getUint16(at + DESTINATION) * TWO_TO_32 + view.getUint32(at + DESTINATION + 2)
+}
+
+/** Source MAC as an unsigned 48-bit number. */
+export function getSource(view: DataView, at: number): number {
+  return view.getUint16(at + SOURCE) * TWO_TO_32 + view.getUint32(at + SOURCE + 2)
+}
+
+export function getEtherType(view: DataView, at: number): number {
+  return view.getUint16(at + ETHERTYPE)
+}
+
+/** Writes the whole header; MACs are unsigned 48-bit numbers. */
+export function write(view: DataView, at: number, destination: number, source: number, etherType: number): void {
+  view.setUint16(at + DESTINATION, Math.floor(destination / TWO_TO_32))
+  view.setUint32(at + DESTINATION + 2, destination >>> 0)
+  view.setUint16(at + SOURCE, Math.floor(source / TWO_TO_32))
+  view.setUint32(at + SOURCE + 2, source >>> 0)
+  view.setUint16(at + ETHERTYPE, etherType)
+}

@@ -1,4 +1,5 @@
 // Time, injected everywhere in the control plane so that tests can drive it.
+import { readFileSync } from 'node:fs'
 
 export interface Timer {
   cancel(): void
@@ -11,4 +12,48 @@ export interface Clock {
   bootMs(): number
   /** Runs `fire` once after `delayMs`. */
   after(delayMs: number, fire: () => void): Timer
+}
+
+/** No single timer is trusted for longer than this: whoever waits longer looks at `bootMs` in between. */
+export const LONGEST_TIMER_MS = 30_000
+
+/**
+ * The machine's clock. `bootMs` reads `/proc/uptime` (CLOCK_BOOTTIME, proc_uptime(5), in steps of 10 ms): Node's own
+ * monotonic clock is CLOCK_MONOTONIC, which stands still while a machine is suspended, and the wall clock is set by
+ * people and time daemons. Timers stand still during a suspend as well, so a long delay is cut into slices of at most
+ * {@link LONGEST_TIMER_MS}, after each of which `bootMs` decides.
+ */
+export function systemClock(): Clock {
+  const bootMs = () => Number.parseFloat(readFileSync('/proc/uptime', 'latin1')) * 1000
+  return {
+    wallMs: () => Date.now(),
+    bootMs,
+    after: (delayMs, fire) => sliced(bootMs, bootMs() + delayMs, fire),
+  }
+}
+
+/** `delayMs` later by the clock, or as soon as the signal aborts. */
+export function delay(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted === true) return resolve()
+    const done = () => {
+      timer.cancel()
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = clock.after(delayMs, done)
+    signal?.addEventListener('abort', done)
+  })
+}
+
+function sliced(bootMs: () => number, deadline: number, fire: () => void): Timer {
+  let handle: NodeJS.Timeout
+  const arm = () => {
+    const left = deadline - bootMs()
+    // /proc/uptime is cut to 10 ms: a rest below that is over.
+    if (left < 10) handle = setTimeout(fire, Math.max(0, left))
+    else handle = setTimeout(arm, Math.min(left, LONGEST_TIMER_MS))
+  }
+  arm()
+  return { cancel: () => clearTimeout(handle) }
 }

@@ -1,4 +1,5 @@
 // IPv4 prefixes (CIDR), as numbers. Shifts by 32 are a no-op in JavaScript, so masks are made without them.
+import { formatIpv4, parseIpv4 } from './address.ts'
 
 /** An IPv4 prefix. `address` is an unsigned 32-bit number with no bit set beyond `length` (0-32). */
 export interface Ipv4Prefix {
@@ -41,4 +42,17 @@ export function overlaps(a: Ipv4Prefix, b: Ipv4Prefix): boolean {
 
 export function samePrefix(a: Ipv4Prefix, b: Ipv4Prefix): boolean {
   return a.address === b.address && a.length === b.length
+}
+
+/** `10.244.1.0/24`, as people and `ip route` write it. */
+export function formatPrefix(prefix: Ipv4Prefix): string {
+  return `${formatIpv4(prefix.address)}/${prefix.length}`
+}
+
+/** Reads `10.244.1.0/24`; host bits are cleared, as Go's net.ParseCIDR does for the network. `null` for anything else. */
+export function parsePrefix(text: string): Ipv4Prefix | null {
+  const match = /^([\d.]+)\/(\d{1,2})$/.exec(text)
+  const address = parseIpv4(match?.[1] ?? '')
+  const length = Number(match?.[2] ?? 33)
+  return address === null || length > 32 ? null : prefixAround(address, length)
 }

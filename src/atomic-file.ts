@@ -1,0 +1,47 @@
+// Files that others read while we write them: a reader sees the old content or the new one, never half of it.
+import { closeSync, fchmodSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
+
+export interface AtomicWriteOptions {
+  /** Permission bits, set regardless of the umask. */
+  readonly mode: number
+  /** Whether the content must survive a power cut (costs a flush of the disk). */
+  readonly durable: boolean
+}
+
+let serial = 0
+
+/**
+ * Writes a temporary file beside `path` and renames it over `path`, rename(2). The directory is made when it is missing.
+ * The temporary name starts with a dot and holds our pid, so that two processes never share one.
+ */
+export function writeFileAtomically(path: string, content: string, options: AtomicWriteOptions): void {
+  const directory = dirname(path)
+  mkdirSync(directory, { recursive: true, mode: 0o755 })
+  const temporary = `${directory}/.${process.pid}-${serial++}.tmp`
+  try {
+    const fd = openSync(temporary, 'wx', options.mode)
+    try {
+      writeSync(fd, content)
+      fchmodSync(fd, options.mode)
+      if (options.durable) fsyncSync(fd)
+    } finally {
+      closeSync(fd)
+    }
+    renameSync(temporary, path)
+    if (options.durable) syncDirectory(directory)
+  } catch (error) {
+    rmSync(temporary, { force: true })
+    throw error
+  }
+}
+
+/** A rename is on disk only when its directory is. */
+function syncDirectory(directory: string): void {
+  const fd = openSync(directory, 'r')
+  try {
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+}

@@ -1,0 +1,119 @@
+// The log: one event a line on stderr, each with a fixed `event` name. Text on a terminal, JSON elsewhere. A warning
+// or error that repeats is written once and then counted, so that a broken store cannot fill a disk.
+import { pino } from 'pino'
+import type { Clock, Timer } from './clock.ts'
+
+export type LogFields = Readonly<Record<string, unknown>>
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
+export type LogFormat = 'auto' | 'text' | 'json'
+
+/** `event` is a fixed kebab-case name for machines, `message` a sentence for people, `fields` the values in it. */
+export interface Log {
+  debug(event: string, message: string, fields?: LogFields): void
+  info(event: string, message: string, fields?: LogFields): void
+  warn(event: string, message: string, fields?: LogFields): void
+  error(event: string, message: string, fields?: LogFields): void
+}
+
+/** Where lines go. Each call carries one whole line with its line feed. */
+export interface LogSink {
+  write(line: string): void
+}
+
+/** How long repetitions of one line are only counted, in milliseconds. */
+export const REPEAT_WINDOW_MS = 60_000
+
+/** Lines whose repetitions are counted at once. Bounded, since messages hold addresses and other free text. */
+const MAX_TRACKED = 256
+
+/** A log that says nothing, for code that is used without a person watching. */
+export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {} }
+
+export interface LogOptions {
+  readonly format: LogFormat
+  readonly level: LogLevel
+  readonly clock: Clock
+  readonly sink: LogSink
+  /** Whether the sink is a terminal; decides what `auto` means. */
+  readonly terminal: boolean
+}
+
+/** A log on pino. `close` writes the counts that are still pending. */
+export function createLog(options: LogOptions): Log & { close(): void } {
+  const text = options.format === 'text' || (options.format === 'auto' && options.terminal)
+  const logger = pino(
+    {
+      level: options.level,
+      base: null,
+      timestamp: () => `,"time":"${new Date(options.clock.wallMs()).toISOString()}"`,
+      formatters: { level: (label) => ({ level: label }) },
+    },
+    text ? { write: (line: string) => options.sink.write(asText(line)) } : options.sink,
+  )
+  const emit = (level: LogLevel, event: string, message: string, fields: LogFields = {}) =>
+    logger[level]({ event, ...fields }, message)
+  const limiter = new RepeatLimiter(options.clock, emit)
+  return {
+    debug: (event, message, fields) => emit('debug', event, message, fields),
+    info: (event, message, fields) => emit('info', event, message, fields),
+    warn: (event, message, fields) => limiter.offer('warn', event, message, fields),
+    error: (event, message, fields) => limiter.offer('error', event, message, fields),
+    close: () => limiter.close(),
+  }
+}
+
+type Emit = (level: LogLevel, event: string, message: string, fields?: LogFields) => void
+
+interface Repetition {
+  count: number
+  readonly timer: Timer
+}
+
+/** Lets the first of equal lines pass and says at the end of the window how many followed. */
+class RepeatLimiter {
+  readonly #clock: Clock
+  readonly #emit: Emit
+  readonly #seen = new Map<string, Repetition & { flush(): void }>()
+
+  constructor(clock: Clock, emit: Emit) {
+    this.#clock = clock
+    this.#emit = emit
+  }
+
+  offer(level: 'warn' | 'error', event: string, message: string, fields?: LogFields): void {
+    const key = `${level} ${event} ${message}`
+    const known = this.#seen.get(key)
+    if (known !== undefined) {
+      known.count++
+      return
+    }
+    this.#emit(level, event, message, fields)
+    if (this.#seen.size >= MAX_TRACKED) return
+    const flush = () => {
+      const entry = this.#seen.get(key)
+      this.#seen.delete(key)
+      if (entry === undefined || entry.count === 0) return
+      const times = `${entry.count} more times within ${REPEAT_WINDOW_MS / 1000} s`
+      this.#emit(level, event, `${message} (${times})`, { ...fields, repeated: entry.count })
+    }
+    this.#seen.set(key, { count: 0, timer: this.#clock.after(REPEAT_WINDOW_MS, flush), flush })
+  }
+
+  close(): void {
+    for (const entry of [...this.#seen.values()]) {
+      entry.timer.cancel()
+      entry.flush()
+    }
+  }
+}
+
+function asText(line: string): string {
+  const { level, time, event, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
+  const values = Object.entries(fields).map(([name, value]) => `${name}=${asValue(value)}`)
+  return `${[time, String(level).toUpperCase().padEnd(5), event, msg, ...values].join(' ')}\n`
+}
+
+function asValue(value: unknown): string {
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return /^[^\s"=]+$/.test(text) ? text : JSON.stringify(text)
+}

@@ -1,0 +1,116 @@
+// How the host layer runs a program: one place that knows namespaces, standard input, time limits and how a failure
+// is told to people. ip.ts, bridge.ts, nft.ts and ethtool.ts are thin wrappers around it.
+import { spawn } from 'node:child_process'
+import { constants } from 'node:os'
+import { FlanneletteError } from '../errors.ts'
+
+export interface CommandOptions {
+  /** Name of the network namespace (`ip netns`) to run in; absent: the caller's own. */
+  readonly namespace?: string | undefined
+  /** Written to the program's standard input. */
+  readonly input?: string | undefined
+  /** Milliseconds until the program is killed; default 20 000. */
+  readonly timeoutMs?: number | undefined
+  /** Kills the program when it fires. */
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface CommandResult {
+  /** 0-255; 128 + signal number when a signal ended the program, as shells count. */
+  readonly exitCode: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+const DEFAULT_TIMEOUT_MS = 20_000
+
+/** Debian package that brings a program, for the remedy of a missing one. */
+const PACKAGES: Readonly<Record<string, string>> = {
+  ip: 'iproute2',
+  bridge: 'iproute2',
+  nft: 'nftables',
+  ethtool: 'ethtool',
+  iperf3: 'iperf3',
+  ping: 'iputils-ping',
+}
+
+/** The argument vector that runs `argv` in a namespace (`ip netns exec` replaces itself, so the process id is the program's). */
+export function inNamespace(namespace: string | undefined, argv: readonly string[]): string[] {
+  return namespace === undefined ? [...argv] : ['ip', 'netns', 'exec', namespace, ...argv]
+}
+
+/**
+ * Runs a program to its end, whatever its exit code.
+ * @throws FlanneletteError `host-command` when it cannot be started or runs into the time limit
+ */
+export function attempt(argv: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
+  const [program = '', ...args] = inNamespace(options.namespace, argv)
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, {
+      env: { ...process.env, LC_ALL: 'C' },
+      stdio: ['pipe', 'pipe', 'pipe'],
+      timeout: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+      killSignal: 'SIGKILL',
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    })
+    let stdout = ''
+    let stderr = ''
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      stdout += text
+    })
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      stderr += text
+    })
+    child.stdin.on('error', () => {}) // a program that does not read its input is no failure
+    child.on('error', (cause) => reject(startFailure(program, argv, cause)))
+    child.on('close', (code, signal) => {
+      if (signal === 'SIGKILL' && child.killed) reject(failure(argv, 'no end within the time limit', options.namespace))
+      else resolve({ exitCode: code ?? 128 + (signal === null ? 0 : constants.signals[signal]), stdout, stderr })
+    })
+    child.stdin.end(options.input ?? '')
+  })
+}
+
+/**
+ * Runs a program that must succeed and gives its standard output.
+ * @throws FlanneletteError `host-command` with the command and the program's first error line
+ */
+export async function run(argv: readonly string[], options: CommandOptions = {}): Promise<string> {
+  const result = await attempt(argv, options)
+  if (result.exitCode !== 0) throw commandFailure(argv, result, options.namespace)
+  return result.stdout
+}
+
+/** The error for a program that ended with another exit code than 0; `code` and `remedy` follow from what it said. */
+export function commandFailure(argv: readonly string[], result: CommandResult, namespace?: string): FlanneletteError {
+  return failure(argv, firstLine(result.stderr) || `exit code ${result.exitCode}`, namespace)
+}
+
+function failure(argv: readonly string[], said: string, namespace: string | undefined): FlanneletteError {
+  const where = namespace === undefined ? '' : ` (in namespace ${namespace})`
+  const notPermitted = /operation not permitted|permission denied/i.test(said)
+  return new FlanneletteError(
+    notPermitted ? 'not-permitted' : 'host-command',
+    `\`${argv.join(' ')}\` failed${where}: ${said}`,
+    notPermitted ? { remedy: 'run as root or with CAP_NET_ADMIN' } : {},
+  )
+}
+
+function startFailure(program: string, argv: readonly string[], cause: Error): FlanneletteError {
+  const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT'
+  const remedy = PACKAGES[program]
+  return new FlanneletteError(
+    'host-command',
+    missing ? `the program \`${program}\` is missing` : `\`${argv.join(' ')}\` could not run: ${cause.message}`,
+    { cause, ...(missing && remedy !== undefined ? { remedy: `install it: apt-get install ${remedy}` } : {}) },
+  )
+}
+
+/** First line that says something, without the tools' own prefixes. */
+export function firstLine(stderr: string): string {
+  for (const line of stderr.split('\n')) {
+    const text = line.replace(/^(RTNETLINK answers|Error): /, '').trim()
+    if (text !== '' && !text.startsWith('Command failed')) return text
+  }
+  return ''
+}

@@ -1,0 +1,63 @@
+// The kernel's neighbour, FDB and route tables behind a small interface: the real one through iproute2, another one in
+// tests that lets commands fail.
+import { readFileSync } from 'node:fs'
+import type { CommandOptions } from './command.ts'
+import {
+  type BatchFailure,
+  batchEach,
+  type FdbInfo,
+  type IpTool,
+  type NeighborInfo,
+  type RouteInfo,
+  showJson,
+} from './ip.ts'
+import type { PresentRows } from './kernel-vtep-plan.ts'
+
+export interface KernelTables {
+  /** @throws FlanneletteError `host-command`, for instance when the device is gone */
+  read(): Promise<PresentRows>
+  /** Runs every command, whatever becomes of the others. */
+  apply(tool: IpTool, commands: readonly string[]): Promise<BatchFailure[]>
+}
+
+export function kernelTables(device: string, where: Pick<CommandOptions, 'namespace'> = {}): KernelTables {
+  return {
+    read: async () => {
+      const [neighbors, fdb, routes] = await Promise.all([
+        showJson<NeighborInfo>('ip', ['-4', 'neigh', 'show', 'dev', device], where),
+        showJson<FdbInfo>('bridge', ['fdb', 'show', 'dev', device], where),
+        showJson<RouteInfo>('ip', ['-4', 'route', 'show'], where),
+      ])
+      return { neighbors, fdb, routes }
+    },
+    apply: (tool, commands) => batchEach(tool, commands, where),
+  }
+}
+
+/** Column behind the colon of /proc/net/dev, proc_pid_net(5), and what it counts seen from the tunnel. */
+const DEVICE_COLUMNS = [
+  [0, 'inbound.bytes.read'],
+  [1, 'inbound.packets.read'],
+  [2, 'inbound.errors'],
+  [3, 'inbound.dropped'],
+  [8, 'outbound.bytes.sent'],
+  [9, 'outbound.packets.sent'],
+  [10, 'outbound.errors'],
+  [11, 'outbound.dropped'],
+] as const
+
+/** What the kernel counted on a device of this process's namespace; empty when there is no such device. */
+export function deviceCounters(
+  device: string,
+  table = readFileSync('/proc/self/net/dev', 'utf8'),
+): Record<string, number> {
+  const line = table.split('\n').find((text) => text.trimStart().startsWith(`${device}:`))
+  const counters: Record<string, number> = {}
+  if (line === undefined) return counters
+  const values = line
+    .slice(line.indexOf(':') + 1)
+    .trim()
+    .split(/\s+/)
+  for (const [column, name] of DEVICE_COLUMNS) counters[name] = Number(values[column])
+  return counters
+}

@@ -1,0 +1,116 @@
+// The kernel's own VXLAN device: makes it, keeps a compatible one, refuses somebody else's. Pure planning first, then
+// the one function that acts.
+import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
+import type { LocalVtep } from '../daemon/dataplane.ts'
+import { FlanneletteError } from '../errors.ts'
+import type { CommandOptions } from './command.ts'
+import { batch, type LinkInfo, readLink } from './ip.ts'
+import { inspectOverlayDevice, ipv4AddressesIn, quietRouterAdvertisements } from './overlay-link.ts'
+import { DEVICE_ALIAS } from './route-protocol.ts'
+
+type InNamespace = Pick<CommandOptions, 'namespace'>
+
+/** Why an existing VXLAN device cannot be used as it is; empty when it can. flannel compares the same properties. */
+export function deviceDifferences(link: LinkInfo, local: LocalVtep, udpChecksum: boolean): string[] {
+  const data = link.linkinfo?.info_data ?? {}
+  const differences: string[] = []
+  const compare = (what: string, has: unknown, wanted: unknown) => {
+    if (has !== wanted) differences.push(`${what} ${String(has)}, wanted ${String(wanted)}`)
+  }
+  compare('kind', link.linkinfo?.info_kind, 'vxlan')
+  compare('VNI', data.id, local.vni)
+  compare('port', data.port, local.port)
+  compare('local address', data.local, formatIpv4(local.underlayAddress))
+  compare('lower device', data.link, local.underlayInterface)
+  compare('learning', data.learning, false)
+  compare('UDP checksum', data.udp_csum, udpChecksum)
+  return differences
+}
+
+/** Commands that dress the device: MAC, MTU, alias, /32 address, up. */
+export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum: boolean): string[] {
+  const name = local.deviceName
+  const mac = formatMac(local.mac)
+  const address = `${formatIpv4(local.overlayAddress)}/32`
+  const plan: string[] = []
+  if (link === null) {
+    const checksum = udpChecksum ? 'udpcsum' : 'noudpcsum'
+    plan.push(
+      `link add ${name} address ${mac} mtu ${local.mtuBytes} type vxlan id ${local.vni} dstport ${local.port} ` +
+        `local ${formatIpv4(local.underlayAddress)} dev ${local.underlayInterface} nolearning ${checksum}`,
+      `link set dev ${name} alias ${DEVICE_ALIAS}`,
+      `link set dev ${name} addrgenmode none`,
+    )
+  } else {
+    if (link.address !== mac) plan.push(`link set dev ${name} address ${mac}`)
+    if (link.mtu !== local.mtuBytes) plan.push(`link set dev ${name} mtu ${local.mtuBytes}`)
+    if (link.ifalias !== DEVICE_ALIAS) plan.push(`link set dev ${name} alias ${DEVICE_ALIAS}`)
+  }
+  const present = ipv4AddressesIn(link, local.network)
+  if (!present.includes(address)) plan.push(`address add ${address} dev ${name}`)
+  for (const old of present) if (old !== address) plan.push(`address delete ${old} dev ${name}`)
+  plan.push(`link set dev ${name} up`)
+  return plan
+}
+
+/**
+ * Makes or adopts `flannel.<VNI>`. A device of ours that does not fit is made anew; a fitting one that flannel left is
+ * adopted; anything else is refused. Nothing half-made stays behind.
+ * @throws FlanneletteError `device-foreign`, `port-busy`, `not-permitted`, `host-command`
+ */
+export async function ensureKernelDevice(local: LocalVtep, udpChecksum: boolean, where: InNamespace): Promise<void> {
+  const name = local.deviceName
+  let link = await readLink(name, where)
+  if (link !== null) {
+    const differences = deviceDifferences(link, local, udpChecksum)
+    if (differences.length > 0) {
+      await refuseUnlessOurs(name, link, differences, where)
+      await batch('ip', [`link delete dev ${name}`], where)
+      link = null
+    }
+  }
+  try {
+    await batch('ip', planDevice(local, link, udpChecksum), where)
+  } catch (error) {
+    if (link === null) await batch('ip', [`link delete dev ${name}`], where).catch(() => {})
+    throw explainDeviceFailure(error, local)
+  }
+  await quietRouterAdvertisements(name, where)
+}
+
+async function refuseUnlessOurs(name: string, link: LinkInfo, differences: string[], where: InNamespace) {
+  if (link.ifalias === DEVICE_ALIAS) return
+  const device = await inspectOverlayDevice(name, where)
+  if (device.kind !== 'foreign') return
+  throw new FlanneletteError(
+    'device-foreign',
+    `${name} is ${device.what} that is not ours (${differences.join('; ')})`,
+    {
+      remedy: `remove it if nothing needs it: ${device.removeCommand}`,
+    },
+  )
+}
+
+/** The kernel's short answers in words that say what to do. */
+export function explainDeviceFailure(error: unknown, local: LocalVtep): unknown {
+  if (!(error instanceof FlanneletteError)) return error
+  if (/Address already in use/.test(error.message)) {
+    return new FlanneletteError('port-busy', `UDP port ${local.port} is in use by another program`, {
+      remedy: `find it with: ss -lunp 'sport = :${local.port}'`,
+      cause: error,
+    })
+  }
+  if (/VXLAN device with the specified VNI already exists|File exists/.test(error.message)) {
+    return new FlanneletteError('device-foreign', `another VXLAN device already serves VNI ${local.vni}`, {
+      remedy: 'find it with: ip -d link show type vxlan',
+      cause: error,
+    })
+  }
+  if (/Unknown device type|not supported/i.test(error.message)) {
+    return new FlanneletteError('host-command', 'this kernel has no vxlan device', {
+      remedy: 'load it with `modprobe vxlan`, or use --dataplane userspace, which needs none',
+      cause: error,
+    })
+  }
+  return error
+}

@@ -1,0 +1,170 @@
+// The dataplane that moves no packet itself: it makes the kernel's `flannel.<VNI>` and keeps neighbours, FDB and routes
+// as the leases say. Desired state is the whole set of peers; each pass compares it with what the kernel holds and runs
+// only the difference, so a repeated, late or interrupted pass does no harm. A peer whose commands fail stays pending
+// and is tried again with back-off; the others are programmed meanwhile.
+import type { Clock, Timer } from '../clock.ts'
+import { systemClock } from '../clock.ts'
+import type { Dataplane, LocalVtep } from '../daemon/dataplane.ts'
+import type { Lease } from '../lease/lease.ts'
+import type { Log } from '../log.ts'
+import { batch, type IpTool } from './ip.ts'
+import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
+import { ensureKernelDevice } from './kernel-vtep-device.ts'
+import { desiredRows, type PeerCommand, type PeerRow, planProgram, planRemoval } from './kernel-vtep-plan.ts'
+
+export interface KernelVtepOptions {
+  readonly log: Log
+  /** Outer UDP checksum over IPv4: `udpcsum` (default, as flannel) or `noudpcsum`. */
+  readonly udpChecksum?: boolean
+  /** Namespace in which the device lives; absent: this process's own. */
+  readonly namespace?: string
+  readonly clock?: Clock
+  /** Stands in for the kernel's tables in tests. */
+  readonly tables?: KernelTables
+}
+
+const FIRST_RETRY_MS = 100
+const LONGEST_RETRY_MS = 30_000
+
+export class KernelVtep implements Dataplane {
+  readonly kind = 'kernel'
+  readonly #options: KernelVtepOptions
+  readonly #log: Log
+  readonly #clock: Clock
+  #device = ''
+  #tables: KernelTables | null
+  #rows: readonly PeerRow[] = []
+  #generation = 0
+  /** Subnet → failed attempts in a row. */
+  readonly #failures = new Map<string, number>()
+  #retry: Timer | null = null
+  /** Passes never overlap: each waits for the one before. */
+  #tail: Promise<void> = Promise.resolve()
+  #stopped = true
+
+  constructor(options: KernelVtepOptions) {
+    this.#options = options
+    this.#log = options.log
+    this.#clock = options.clock ?? systemClock()
+    this.#tables = options.tables ?? null
+  }
+
+  /** @throws FlanneletteError `device-foreign`, `port-busy`, `not-permitted`, `host-command` */
+  async start(local: LocalVtep): Promise<void> {
+    const { namespace, udpChecksum = true } = this.#options
+    this.#device = local.deviceName
+    if (this.#tables === null) {
+      await ensureKernelDevice(local, udpChecksum, { namespace })
+      this.#tables = kernelTables(local.deviceName, { namespace })
+    }
+    this.#stopped = false
+  }
+
+  async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
+    this.#rows = desiredRows(peers)
+    const generation = ++this.#generation
+    const known = new Set(this.#rows.map((row) => row.subnet))
+    for (const subnet of this.#failures.keys()) if (!known.has(subnet)) this.#failures.delete(subnet)
+    await this.#pass(cause)
+    return generation
+  }
+
+  counters(): Readonly<Record<string, number>> {
+    return this.#options.namespace === undefined ? deviceCounters(this.#device) : {}
+  }
+
+  pendingPeers(): number {
+    return this.#failures.size
+  }
+
+  async stop(mode: 'keep' | 'remove'): Promise<void> {
+    this.#stopped = true
+    this.#retry?.cancel()
+    this.#retry = null
+    await this.#tail
+    if (mode === 'remove' && this.#options.tables === undefined) {
+      const { namespace } = this.#options
+      await batch('ip', [`link delete dev ${this.#device}`], { namespace })
+    }
+  }
+
+  #pass(cause: string): Promise<void> {
+    this.#tail = this.#tail.then(() => this.#reconcile(cause)).catch((error: Error) => this.#passFailed(error))
+    return this.#tail
+  }
+
+  async #reconcile(cause: string): Promise<void> {
+    const tables = this.#tables
+    if (tables === null || this.#stopped) return
+    const rows = this.#rows
+    const present = await tables.read()
+    const removal = planRemoval(this.#device, rows, present)
+    await this.#remove(tables, 'ip', removal.routes)
+    await this.#remove(tables, 'bridge', removal.fdb)
+    await this.#remove(tables, 'ip', removal.neighbors)
+    const plan = planProgram(this.#device, rows, present)
+    const failed = new Map<string, string>()
+    await program(tables, 'ip', plan.neighbors, failed)
+    await program(tables, 'bridge', plan.fdb, failed)
+    await program(tables, 'ip', plan.routes, failed)
+    this.#settle(rows, failed, cause)
+  }
+
+  async #remove(tables: KernelTables, tool: IpTool, commands: readonly string[]): Promise<void> {
+    for (const failure of await tables.apply(tool, commands)) {
+      // Gone already is as good as removed; anything else the next pass sees again.
+      const command = `${tool} ${commands[failure.index] ?? ''}`
+      this.#log.debug('kernel-entry-kept', `a stale entry could not be removed: ${failure.message}`, { command })
+    }
+  }
+
+  #settle(rows: readonly PeerRow[], failed: ReadonlyMap<string, string>, cause: string): void {
+    for (const { subnet } of rows) {
+      const message = failed.get(subnet)
+      const before = this.#failures.get(subnet) ?? 0
+      if (message !== undefined) {
+        this.#failures.set(subnet, before + 1)
+        if (before === 0)
+          this.#log.warn('peer-pending', `peer ${subnet} could not be programmed: ${message}`, { cause })
+      } else if (before > 0) {
+        this.#failures.delete(subnet)
+        this.#log.info('peer-programmed', `peer ${subnet} is programmed after ${before} failed attempts`)
+      }
+    }
+    if (this.#failures.size > 0) this.#scheduleRetry(Math.min(...this.#failures.values()))
+  }
+
+  #passFailed(error: Error): void {
+    this.#log.warn('kernel-tables-unreadable', `the kernel's tables could not be read: ${error.message}`)
+    for (const { subnet } of this.#rows) this.#failures.set(subnet, (this.#failures.get(subnet) ?? 0) + 1)
+    if (this.#failures.size > 0) this.#scheduleRetry(Math.min(...this.#failures.values()))
+  }
+
+  /** The peer that failed least often decides: a hopeless one does not slow down the rest. */
+  #scheduleRetry(attempts: number): void {
+    if (this.#stopped) return
+    this.#retry?.cancel()
+    const delayMs = Math.min(FIRST_RETRY_MS * 2 ** (attempts - 1), LONGEST_RETRY_MS)
+    this.#retry = this.#clock.after(delayMs, () => {
+      this.#retry = null
+      void this.#pass('retry')
+    })
+  }
+}
+
+/** Runs one table's commands; a peer that failed in an earlier table is left out, so that its route never comes first. */
+async function program(
+  tables: KernelTables,
+  tool: IpTool,
+  commands: readonly PeerCommand[],
+  failed: Map<string, string>,
+): Promise<void> {
+  const ready = commands.filter(({ subnet }) => !failed.has(subnet))
+  for (const failure of await tables.apply(
+    tool,
+    ready.map(({ command }) => command),
+  )) {
+    const subnet = ready[failure.index]?.subnet
+    if (subnet !== undefined) failed.set(subnet, failure.message)
+  }
+}

@@ -1,0 +1,121 @@
+// The overlay device of the userspace dataplane as the kernel sees it: address, MTU and the one route that leads the
+// whole network into it. The TUN itself is made by dataplane/io; here it is found, judged, dressed and removed.
+import { formatIpv4, parseIpv4 } from '../../dataplane/wire/address.ts'
+import { containsAddress, type Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import type { CommandOptions } from './command.ts'
+import { batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
+import { DEVICE_ALIAS, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
+import { writeSetting } from './sysctl.ts'
+
+type InNamespace = Pick<CommandOptions, 'namespace'>
+
+/** Packets that may wait in the device for the engine. */
+const TX_QUEUE_PACKETS = 1000
+
+export interface OverlayLink {
+  /** `flannel.<VNI>` */
+  readonly name: string
+  /** Unsigned 32-bit; set as /32, so that no broadcast or subnet route appears beside the pods' bridge. */
+  readonly overlayAddress: number
+  readonly mtuBytes: number
+  /** The whole pod network: one route, less specific than the bridge's own subnet. */
+  readonly network: Ipv4Prefix
+}
+
+/** What stands under the name of the overlay device. */
+export type OverlayDevice =
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'ours'; readonly link: LinkInfo }
+  | {
+      readonly kind: 'foreign'
+      /** `a vxlan device`, `a tun device without our alias`, … */
+      readonly what: string
+      /** Command that takes it away. */
+      readonly removeCommand: string
+    }
+
+/** Looks at the device of that name. @throws FlanneletteError `host-command` */
+export async function inspectOverlayDevice(name: string, where: InNamespace = {}): Promise<OverlayDevice> {
+  return judgeOverlayDevice(name, await readLink(name, where))
+}
+
+/** Ours is a TUN (not a TAP) that carries our alias; everything else belongs to somebody. */
+export function judgeOverlayDevice(name: string, link: LinkInfo | null): OverlayDevice {
+  if (link === null) return { kind: 'absent' }
+  const kind = link.linkinfo?.info_kind
+  const mode = link.linkinfo?.info_data?.type
+  if (kind === 'tun' && mode === 'tun' && link.ifalias === DEVICE_ALIAS) return { kind: 'ours', link }
+  const type = kind === 'tun' ? String(mode ?? 'tun') : (kind ?? 'physical')
+  const alias = kind === 'tun' && mode === 'tun' ? ` without the alias "${DEVICE_ALIAS}"` : ''
+  return { kind: 'foreign', what: `a ${type} device${alias}`, removeCommand: `ip link delete dev ${name}` }
+}
+
+/**
+ * Gives the device alias, MTU, queue, /32 address and the network route, and takes away older addresses and routes of
+ * ours; does nothing that is done already, so a persistent device keeps serving pods meanwhile. The route is in place
+ * before this returns: strict reverse-path filters on the host then accept what comes out of the tunnel.
+ * @throws FlanneletteError `host-command`, `not-permitted`
+ */
+export async function configureOverlayLink(overlay: OverlayLink, where: InNamespace = {}): Promise<void> {
+  const [link, routes] = await Promise.all([
+    readLink(overlay.name, where),
+    showJson<RouteInfo>('ip', ['-4', 'route', 'show'], where),
+  ])
+  await batch('ip', planOverlayLink(overlay, link, routes), where)
+  await quietRouterAdvertisements(overlay.name, where)
+}
+
+/** Commands that bring `link` and `routes` (the main table) to what `overlay` asks for. */
+export function planOverlayLink(overlay: OverlayLink, link: LinkInfo | null, routes: readonly RouteInfo[]): string[] {
+  const { name } = overlay
+  const address = `${formatIpv4(overlay.overlayAddress)}/32`
+  const network = `${formatIpv4(overlay.network.address)}/${overlay.network.length}`
+  const plan: string[] = []
+  if (link?.ifalias !== DEVICE_ALIAS) plan.push(`link set dev ${name} alias ${DEVICE_ALIAS}`)
+  if (link?.mtu !== overlay.mtuBytes || link.txqlen !== TX_QUEUE_PACKETS) {
+    plan.push(`link set dev ${name} mtu ${overlay.mtuBytes} txqueuelen ${TX_QUEUE_PACKETS}`)
+  }
+  if (link?.flags.includes('UP') !== true) {
+    // No link-local address, hence no router solicitation or multicast report from the kernel into the tunnel.
+    plan.push(`link set dev ${name} addrgenmode none`, `link set dev ${name} up`)
+  }
+  const present = ipv4AddressesIn(link, overlay.network)
+  if (!present.includes(address)) plan.push(`address add ${address} dev ${name}`)
+  const source = formatIpv4(overlay.overlayAddress)
+  // Always replaced, never trusted: the kernel takes the route away with a deleted source address, silently.
+  plan.push(`route replace ${network} dev ${name} proto ${ROUTE_PROTOCOL} scope link src ${source}`)
+  for (const route of routes) {
+    if (isOurRoute(route.protocol) && route.dst !== network) plan.push(deleteRoute(route))
+  }
+  // Last: with an address the kernel also takes the routes that name it as source.
+  for (const old of present) if (old !== address) plan.push(`address delete ${old} dev ${name}`)
+  return plan
+}
+
+/** Command that deletes exactly this route. */
+export function deleteRoute(route: RouteInfo): string {
+  const device = route.dev === undefined ? '' : ` dev ${route.dev}`
+  const via = route.gateway === undefined ? '' : ` via ${route.gateway}`
+  return `route delete ${route.dst}${via}${device} proto ${ROUTE_PROTOCOL}`
+}
+
+/** IPv4 addresses (`10.244.1.0/32`) of a link that lie inside the network; others on the device are not ours to touch. */
+export function ipv4AddressesIn(link: LinkInfo | null, network: Ipv4Prefix): string[] {
+  const inside: string[] = []
+  for (const info of link?.addr_info ?? []) {
+    const address = info.family === 'inet' ? parseIpv4(info.local) : null
+    if (address !== null && containsAddress(network, address)) inside.push(`${info.local}/${info.prefixlen}`)
+  }
+  return inside
+}
+
+/** Takes the device away, with its address and routes. Nothing happens when it is absent or not ours. */
+export async function removeOverlayLink(name: string, where: InNamespace = {}): Promise<void> {
+  const device = await inspectOverlayDevice(name, where)
+  if (device.kind === 'ours') await batch('ip', [`link delete dev ${name}`], where)
+}
+
+/** As flannel does, best effort: kernels without IPv6 have no such setting. */
+export async function quietRouterAdvertisements(name: string, where: InNamespace = {}): Promise<void> {
+  await writeSetting(`net/ipv6/conf/${name}/accept_ra`, 0, where).catch(() => {})
+}

@@ -1,5 +1,16 @@
 // Ethernet II header, IEEE 802.3 §3.2. Inside VXLAN it is the first header of the inner frame: VTEP MACs and the EtherType.
-import { type Field, lengthOf, offsetOf } from './field.ts'
+import type { DropReason } from '../drop-reason.ts'
+import {
+  describeFields,
+  type Field,
+  type FieldNote,
+  type FieldValues,
+  lengthOf,
+  limitOf,
+  offsetOf,
+  readFields,
+  writeFields,
+} from './field.ts'
 
 export const FIELDS = [
   { name: 'destination', bit: 0, bits: 48, show: 'mac', about: 'MAC of the VTEP that shall take the frame' },
@@ -40,4 +51,21 @@ export function write(view: DataView, at: number, destination: number, source: n
   view.setUint16(at + SOURCE, Math.floor(source / TWO_TO_32))
   view.setUint32(at + SOURCE + 2, source >>> 0)
   view.setUint16(at + ETHERTYPE, etherType)
+}
+
+export type EthernetHeader = FieldValues<typeof FIELDS>
+
+/** The header at `at`, or `truncated`. Any EtherType is a good one here. */
+export function parse(buf: Uint8Array, at: number, end: number): EthernetHeader | DropReason {
+  if (limitOf(buf, end) - at < HEADER_LEN) return 'truncated'
+  return readFields(FIELDS, buf, at)
+}
+
+/** Writes {@link HEADER_LEN} bytes. */
+export function emit(header: EthernetHeader, buf: Uint8Array, at: number): void {
+  writeFields(FIELDS, header, buf, at)
+}
+
+export function describe(buf: Uint8Array, at: number, end: number): FieldNote[] {
+  return describeFields('Ethernet', FIELDS, buf, at, end)
 }

@@ -1,5 +1,17 @@
 // ICMP for IPv4, RFC 792. The tunnel reads it to answer pods (no route, too big) and never to answer an ICMP error.
-import { type Field, lengthOf, offsetOf } from './field.ts'
+import type { DropReason } from '../drop-reason.ts'
+import {
+  describeFields,
+  type Field,
+  type FieldNote,
+  type FieldValues,
+  lengthOf,
+  limitOf,
+  offsetOf,
+  readFields,
+  writeFields,
+} from './field.ts'
+import { checksumProblem, sumWords } from './internet-checksum.ts'
 
 const COMMON = [
   {
@@ -112,4 +124,31 @@ export function isError(type: number): boolean {
     type === TYPE_TIME_EXCEEDED ||
     type === TYPE_PARAMETER_PROBLEM
   )
+}
+
+export type Icmpv4Header = FieldValues<typeof FIELDS>
+
+/** The header at `at`, or `truncated`. Any type is a good one here; the checksum is not verified. */
+export function parse(buf: Uint8Array, at: number, end: number): Icmpv4Header | DropReason {
+  if (limitOf(buf, end) - at < HEADER_LEN) return 'truncated'
+  return readFields(FIELDS, buf, at)
+}
+
+/** Writes {@link HEADER_LEN} bytes, with the checksum that the header names. */
+export function emit(header: Icmpv4Header, buf: Uint8Array, at: number): void {
+  writeFields(FIELDS, header, buf, at)
+}
+
+/** With `partial`, the checksum is not judged: the message is a fragment or the quote in an ICMP error. */
+export function describe(buf: Uint8Array, at: number, end: number, partial = false): FieldNote[] {
+  const limit = limitOf(buf, end)
+  if (limit - at < HEADER_LEN) return describeFields('ICMP', FIELDS, buf, at, end)
+  const { type, code, checksum } = readFields(FIELDS, buf, at)
+  const problem = partial ? undefined : checksumProblem(checksum, sumWords(buf, at, limit))
+  return describeFields('ICMP', fieldsFor(type, code), buf, at, end, { checksum: problem })
+}
+
+function fieldsFor(type: number, code: number): typeof FIELDS | typeof ECHO_FIELDS | typeof TOO_BIG_FIELDS {
+  if (type === TYPE_ECHO_REQUEST || type === TYPE_ECHO_REPLY) return ECHO_FIELDS
+  return type === TYPE_UNREACHABLE && code === CODE_FRAGMENTATION_NEEDED ? TOO_BIG_FIELDS : FIELDS
 }

@@ -1,5 +1,19 @@
 // IPv4 header, RFC 791 §3.1 (DSCP and ECN: RFC 2474, RFC 3168). The packet that the TUN carries starts here.
-import { type Field, lengthOf, offsetOf } from './field.ts'
+import type { DropReason } from '../drop-reason.ts'
+import {
+  describeFields,
+  type Field,
+  type FieldNote,
+  type FieldProblems,
+  type FieldValues,
+  lengthOf,
+  limitOf,
+  offsetOf,
+  readFields,
+  writeFields,
+} from './field.ts'
+import { checksumProblem, correctChecksum, fold, sumWords } from './internet-checksum.ts'
+import { describeOptions, type OptionName } from './options.ts'
 
 export const FIELDS = [
   { name: 'version', bit: 0, bits: 4, about: 'always 4' },
@@ -25,6 +39,9 @@ export const DONT_FRAGMENT = 0x4000
 export const MORE_FRAGMENTS = 0x2000
 /** Fragment offset, in units of 8 bytes. */
 export const OFFSET_MASK = 0x1fff
+
+/** Of the three bits of `flags`. */
+const RESERVED_FLAG = 0x4
 
 export const PROTOCOL_ICMP = 1
 export const PROTOCOL_TCP = 6
@@ -120,4 +137,77 @@ export function getDestination(view: DataView, at: number): number {
 
 export function setDestination(view: DataView, at: number, address: number): void {
   view.setUint32(at + DESTINATION_OFFSET, address)
+}
+
+/** Options of at most 40 bytes, a multiple of 4, as `headerWords` announces them; parseOptions in options.ts takes them apart. */
+export interface Ipv4Header extends FieldValues<typeof FIELDS> {
+  readonly options: Uint8Array
+}
+
+/**
+ * The header at `at`, options copied. `truncated` when bytes are missing, `bad-version`, `bad-header-length` when the header
+ * length is below 20 or above the total length, `bad-checksum`. Bytes behind the total length (Ethernet padding) are no fault.
+ */
+export function parse(buf: Uint8Array, at: number, end: number): Ipv4Header | DropReason {
+  const available = limitOf(buf, end) - at
+  if (available < HEADER_LEN) return 'truncated'
+  const fields = readFields(FIELDS, buf, at)
+  const headerBytes = fields.headerWords * 4
+  if (fields.version !== 4) return 'bad-version'
+  if (headerBytes < HEADER_LEN || headerBytes > fields.totalLength) return 'bad-header-length'
+  if (fields.totalLength > available) return 'truncated'
+  if (fold(sumWords(buf, at, at + headerBytes)) !== 0xffff) return 'bad-checksum'
+  return { ...fields, options: buf.slice(at + HEADER_LEN, at + headerBytes) }
+}
+
+/** Writes header and options, with the lengths and checksum that the header names: also a wrong one, if so asked. */
+export function emit(header: Ipv4Header, buf: Uint8Array, at: number): void {
+  writeFields(FIELDS, header, buf, at)
+  buf.set(header.options, at + HEADER_LEN)
+}
+
+/** The checksum that the header in these bytes ought to carry, whatever it carries now. The header has to be whole. */
+export function computeChecksum(buf: Uint8Array, at: number): number {
+  const { headerWords, checksum } = readFields(FIELDS, buf, at)
+  return correctChecksum(checksum, sumWords(buf, at, at + headerWords * 4))
+}
+
+const OPTION_NAMES: Readonly<Record<number, OptionName>> = {
+  7: { name: 'recordRoute', about: 'addresses of the routers passed' },
+  68: { name: 'timestamp', about: 'times at the routers passed' },
+  131: { name: 'looseSourceRoute', about: 'routers to pass, others allowed between' },
+  137: { name: 'strictSourceRoute', about: 'routers to pass, no others' },
+  148: { name: 'routerAlert', about: 'routers shall look at the packet (RFC 2113)' },
+}
+
+/** With `partial`, the packet is the quote in an ICMP error: that its end is missing is no fault. */
+export function describe(buf: Uint8Array, at: number, end: number, partial = false): FieldNote[] {
+  const limit = limitOf(buf, end)
+  if (limit - at < HEADER_LEN) return describeFields('IPv4', FIELDS, buf, at, end)
+  const fields = readFields(FIELDS, buf, at)
+  const headerEnd = at + fields.headerWords * 4
+  const notes = describeFields('IPv4', FIELDS, buf, at, end, problemsOf(fields, buf, at, partial ? Infinity : limit))
+  return headerEnd <= at + HEADER_LEN
+    ? notes
+    : [...notes, ...describeOptions('IPv4', OPTION_NAMES, buf.subarray(0, limit), at + HEADER_LEN, headerEnd)]
+}
+
+function problemsOf(
+  fields: FieldValues<typeof FIELDS>,
+  buf: Uint8Array,
+  at: number,
+  limit: number,
+): FieldProblems<typeof FIELDS> {
+  const headerBytes = fields.headerWords * 4
+  const problems: FieldProblems<typeof FIELDS> = {}
+  if (fields.version !== 4) problems.version = 'not 4'
+  if (headerBytes < HEADER_LEN) problems.headerWords = 'below the 5 words of a header without options'
+  else if (headerBytes > fields.totalLength) problems.headerWords = 'the header would be longer than the packet'
+  else if (at + headerBytes <= buf.length) {
+    problems.checksum = checksumProblem(fields.checksum, sumWords(buf, at, at + headerBytes))
+  }
+  if (fields.totalLength < HEADER_LEN) problems.totalLength = `below the ${HEADER_LEN} bytes of the header`
+  else if (at + fields.totalLength > limit) problems.totalLength = `only ${limit - at} bytes are here`
+  if ((fields.flags & RESERVED_FLAG) !== 0) problems.flags = 'the reserved bit is set'
+  return problems
 }

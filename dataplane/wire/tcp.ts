@@ -1,5 +1,19 @@
 // TCP header, RFC 9293 §3.1 (ECN flags: RFC 3168; the AE bit: RFC 9768). Segmentation and coalescing read and rewrite it.
-import { type Field, lengthOf, offsetOf } from './field.ts'
+import type { DropReason } from '../drop-reason.ts'
+import {
+  describeFields,
+  type Field,
+  type FieldNote,
+  type FieldValues,
+  lengthOf,
+  limitOf,
+  offsetOf,
+  readFields,
+  writeFields,
+} from './field.ts'
+import { type Carriage, transportChecksumProblem } from './internet-checksum.ts'
+import { PROTOCOL_TCP } from './ipv4.ts'
+import { describeOptions, numberIn, type OptionName } from './options.ts'
 
 export const FIELDS = [
   { name: 'sourcePort', bit: 0, bits: 16, about: 'port of the sender' },
@@ -108,4 +122,61 @@ export function setChecksum(view: DataView, at: number, checksum: number): void 
 
 export function getUrgentPointer(view: DataView, at: number): number {
   return view.getUint16(at + URGENT_POINTER)
+}
+
+/** Options of at most 40 bytes, a multiple of 4, as `headerWords` announces them; parseOptions in options.ts takes them apart. */
+export interface TcpHeader extends FieldValues<typeof FIELDS> {
+  readonly options: Uint8Array
+}
+
+/**
+ * The header at `at`, options copied. `truncated` when less than 20 bytes are there, `bad-header-length` when the header
+ * length is below 20 or beyond `end`. The checksum is not verified.
+ */
+export function parse(buf: Uint8Array, at: number, end: number): TcpHeader | DropReason {
+  const available = limitOf(buf, end) - at
+  if (available < HEADER_LEN) return 'truncated'
+  const fields = readFields(FIELDS, buf, at)
+  const headerBytes = fields.headerWords * 4
+  if (headerBytes < HEADER_LEN || headerBytes > available) return 'bad-header-length'
+  return { ...fields, options: buf.slice(at + HEADER_LEN, at + headerBytes) }
+}
+
+/** Writes header and options, with the header length and checksum that the header names. */
+export function emit(header: TcpHeader, buf: Uint8Array, at: number): void {
+  writeFields(FIELDS, header, buf, at)
+  buf.set(header.options, at + HEADER_LEN)
+}
+
+const OPTION_NAMES: Readonly<Record<number, OptionName>> = {
+  2: { name: 'mss', about: 'largest segment the sender takes, in bytes', show: (data) => numberIn(data, 0, 2) },
+  3: { name: 'windowScale', about: 'shift for every later window', show: (data) => numberIn(data, 0, 1) },
+  4: { name: 'sackPermitted', about: 'selective acknowledgments are understood (RFC 2018)' },
+  5: { name: 'sack', about: 'blocks received beyond a gap (RFC 2018)' },
+  8: {
+    name: 'timestamps',
+    about: 'clock of the sender, and the last one it saw of the other (RFC 7323)',
+    show: (data) => `${numberIn(data, 0, 4)}, ${numberIn(data, 4, 4)}`,
+  },
+}
+
+/** With a `carriage` the checksum is judged too. */
+export function describe(buf: Uint8Array, at: number, end: number, carriage?: Carriage): FieldNote[] {
+  const limit = limitOf(buf, end)
+  if (limit - at < HEADER_LEN) return describeFields('TCP', FIELDS, buf, at, end)
+  const { headerWords, reserved, checksum } = readFields(FIELDS, buf, at)
+  const headerEnd = at + headerWords * 4
+  const notes = describeFields('TCP', FIELDS, buf, at, end, {
+    headerWords: headerWordsProblem(headerWords, carriage?.partial === true ? Infinity : limit - at),
+    reserved: reserved === 0 ? undefined : 'reserved bits are set',
+    checksum: transportChecksumProblem(buf, at, limit - at, checksum, PROTOCOL_TCP, carriage),
+  })
+  return headerEnd <= at + HEADER_LEN
+    ? notes
+    : [...notes, ...describeOptions('TCP', OPTION_NAMES, buf.subarray(0, limit), at + HEADER_LEN, headerEnd)]
+}
+
+function headerWordsProblem(words: number, available: number): string | undefined {
+  if (words * 4 < HEADER_LEN) return 'below the 5 words of a header without options'
+  return words * 4 > available ? 'the header would be longer than the packet' : undefined
 }

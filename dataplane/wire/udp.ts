@@ -1,5 +1,19 @@
 // UDP header, RFC 768. Twice in every tunnelled UDP packet: the pod's own inside, the tunnel's outside.
-import { type Field, lengthOf, offsetOf } from './field.ts'
+import type { DropReason } from '../drop-reason.ts'
+import {
+  describeFields,
+  type Field,
+  type FieldNote,
+  type FieldProblems,
+  type FieldValues,
+  lengthOf,
+  limitOf,
+  offsetOf,
+  readFields,
+  writeFields,
+} from './field.ts'
+import { type Carriage, transportChecksumProblem } from './internet-checksum.ts'
+import { PROTOCOL_UDP } from './ipv4.ts'
 
 export const FIELDS = [
   { name: 'sourcePort', bit: 0, bits: 16, about: 'port of the sender; outside, a hash of the inner flow' },
@@ -49,4 +63,33 @@ export function getChecksum(view: DataView, at: number): number {
 
 export function setChecksum(view: DataView, at: number, checksum: number): void {
   view.setUint16(at + CHECKSUM_OFFSET, checksum)
+}
+
+export type UdpHeader = FieldValues<typeof FIELDS>
+
+/** The header at `at`; `bad-header-length` when its length field is below 8, `truncated` when bytes are missing. The checksum is not verified. */
+export function parse(buf: Uint8Array, at: number, end: number): UdpHeader | DropReason {
+  const available = limitOf(buf, end) - at
+  if (available < HEADER_LEN) return 'truncated'
+  const header = readFields(FIELDS, buf, at)
+  if (header.length < HEADER_LEN) return 'bad-header-length'
+  return header.length > available ? 'truncated' : header
+}
+
+/** Writes {@link HEADER_LEN} bytes, with the length and checksum that the header names. */
+export function emit(header: UdpHeader, buf: Uint8Array, at: number): void {
+  writeFields(FIELDS, header, buf, at)
+}
+
+/** With a `carriage` the checksum is judged too. */
+export function describe(buf: Uint8Array, at: number, end: number, carriage?: Carriage): FieldNote[] {
+  const available = limitOf(buf, end) - at
+  if (available < HEADER_LEN) return describeFields('UDP', FIELDS, buf, at, end)
+  const { length, checksum } = readFields(FIELDS, buf, at)
+  const problems: FieldProblems<typeof FIELDS> = {}
+  if (length < HEADER_LEN) problems.length = `below the ${HEADER_LEN} bytes of the header`
+  else if (length > available && carriage?.partial !== true) problems.length = `only ${available} bytes are here`
+  else if (checksum !== 0)
+    problems.checksum = transportChecksumProblem(buf, at, length, checksum, PROTOCOL_UDP, carriage)
+  return describeFields('UDP', FIELDS, buf, at, end, problems)
 }

@@ -1,7 +1,19 @@
 // struct virtio_net_hdr (linux/virtio_net.h; VIRTIO 1.2 §5.1.6), the ten bytes before every packet of a TUN with IFF_VNET_HDR.
 // It says which work is left to the reader: a checksum to complete, a super-packet to cut.
 // Little-endian: the order of every machine this runs on, and what TUN uses without TUNSETVNETBE.
-import { type Field, lengthOf, offsetOf } from './field.ts'
+import type { DropReason } from '../drop-reason.ts'
+import {
+  describeFields,
+  type Field,
+  type FieldNote,
+  type FieldProblems,
+  type FieldValues,
+  lengthOf,
+  limitOf,
+  offsetOf,
+  readFields,
+  writeFields,
+} from './field.ts'
 
 export const FIELDS = [
   { name: 'flags', bit: 0, bits: 8, show: 'hex', about: '0x01 the checksum is to be completed, 0x02 it was verified' },
@@ -59,6 +71,16 @@ export const GSO_UDP_L4 = 5
 /** Or-ed to a TCP type: the super-packet carries CWR, which belongs on the first piece alone. */
 export const GSO_ECN = 0x80
 
+const GSO_TYPES: ReadonlySet<number> = new Set([
+  GSO_NONE,
+  GSO_UDP,
+  GSO_UDP_L4,
+  GSO_TCPV4,
+  GSO_TCPV6,
+  GSO_TCPV4 | GSO_ECN,
+  GSO_TCPV6 | GSO_ECN,
+])
+
 const FLAGS = offsetOf(FIELDS, 'flags')
 const GSO_TYPE = offsetOf(FIELDS, 'gsoType')
 const HEADER_LENGTH = offsetOf(FIELDS, 'headerLength')
@@ -112,4 +134,40 @@ export function write(
   view.setUint16(at + GSO_SIZE, gsoSize, true)
   view.setUint16(at + CHECKSUM_START, checksumStart, true)
   view.setUint16(at + CHECKSUM_OFFSET, checksumOffset, true)
+}
+
+export type VirtioNetHeader = FieldValues<typeof FIELDS>
+
+/**
+ * The header at `at`, with the packet behind it up to `end`. `truncated`, or `vnet-inconsistent` when the GSO type is unknown,
+ * a super-packet has no piece size, or the checksum to complete lies outside the packet. `headerLength` is not judged:
+ * the kernel puts there what happens to lie in its first buffer.
+ */
+export function parse(buf: Uint8Array, at: number, end: number): VirtioNetHeader | DropReason {
+  const packetBytes = limitOf(buf, end) - at - HEADER_LEN
+  if (packetBytes < 0) return 'truncated'
+  const header = readFields(FIELDS, buf, at)
+  return Object.keys(problemsOf(header, packetBytes)).length === 0 ? header : 'vnet-inconsistent'
+}
+
+/** Writes {@link HEADER_LEN} bytes. */
+export function emit(header: VirtioNetHeader, buf: Uint8Array, at: number): void {
+  writeFields(FIELDS, header, buf, at)
+}
+
+export function describe(buf: Uint8Array, at: number, end: number): FieldNote[] {
+  const packetBytes = limitOf(buf, end) - at - HEADER_LEN
+  const problems = packetBytes < 0 ? {} : problemsOf(readFields(FIELDS, buf, at), packetBytes)
+  return describeFields('virtio-net', FIELDS, buf, at, end, problems)
+}
+
+function problemsOf(header: VirtioNetHeader, packetBytes: number): FieldProblems<typeof FIELDS> {
+  const problems: FieldProblems<typeof FIELDS> = {}
+  if (!GSO_TYPES.has(header.gsoType)) problems.gsoType = 'unknown'
+  else if (header.gsoType !== GSO_NONE && header.gsoSize === 0) problems.gsoSize = 'a super-packet of empty pieces'
+  const checksumEnd = header.checksumStart + header.checksumOffset + 2
+  if ((header.flags & FLAG_NEEDS_CSUM) !== 0 && checksumEnd > packetBytes) {
+    problems.checksumStart = `the checksum would end at byte ${checksumEnd} of a packet of ${packetBytes}`
+  }
+  return problems
 }

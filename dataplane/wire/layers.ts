@@ -1,0 +1,183 @@
+// Walks a packet outermost in and describes every header on the way: what traces, the lab and captures print. Takes any bytes,
+// truncated or hostile, and never throws; every step of the walk moves at least a header further, so it ends.
+import * as ethernet from './ethernet.ts'
+import { type FieldNote, hexOf, limitOf } from './field.ts'
+import * as icmpv4 from './icmpv4.ts'
+import type { Carriage } from './internet-checksum.ts'
+import * as ipv4 from './ipv4.ts'
+import * as tcp from './tcp.ts'
+import * as udp from './udp.ts'
+import * as virtioNet from './virtio-net.ts'
+import * as vxlan from './vxlan.ts'
+
+export type Layer = 'virtio-net' | 'ethernet' | 'ipv4' | 'icmpv4' | 'udp' | 'tcp' | 'vxlan'
+
+/** UDP port of VXLAN where none is configured: Linux's and flannel's, not IANA's 4789. */
+export const VXLAN_PORT = 8472
+
+/** A stretch of bytes that is to be described as one layer, and what the layers around it said. */
+interface Stretch {
+  readonly buf: Uint8Array
+  readonly view: DataView
+  readonly at: number
+  readonly end: number
+  /** Set by the IPv4 layer, or by nobody when the walk starts further in. */
+  readonly carriage: Carriage | undefined
+  /** Inside the quote of an ICMP error, which ends where the router cut it. */
+  readonly quoted: boolean
+  readonly vxlanPort: number
+}
+
+/** The notes of one layer, and what lies behind it: another layer, or bytes of no known layer (`null`). */
+interface Described {
+  readonly notes: readonly FieldNote[]
+  readonly next: Layer | null
+  readonly rest: Stretch
+}
+
+/**
+ * Notes of all layers of `buf[at, end)`, starting with `first`, and of the payload and the padding behind them.
+ * Knows Ethernet → IPv4 → ICMP (with the packet it quotes), TCP, UDP → VXLAN (on `vxlanPort`) → Ethernet → …
+ */
+export function describeLayers(
+  buf: Uint8Array,
+  at: number,
+  end: number,
+  first: Layer,
+  vxlanPort: number = VXLAN_PORT,
+): FieldNote[] {
+  const view = new DataView(buf.buffer, buf.byteOffset, buf.byteLength)
+  const notes: FieldNote[] = []
+  let layer: Layer | null = first
+  let stretch: Stretch = { buf, view, at, end: limitOf(buf, end), carriage: undefined, quoted: false, vxlanPort }
+  while (layer !== null) {
+    const described: Described = LAYERS[layer](stretch)
+    notes.push(...described.notes.filter((note) => !(stretch.quoted && note.problem === 'truncated')))
+    layer = described.next
+    stretch = described.rest
+  }
+  notes.push(...describeRest(stretch.at, stretch.end, 'payload', 'bytes that the headers carry'))
+  return notes
+}
+
+function describeRest(at: number, end: number, name: string, about: string): FieldNote[] {
+  const length = end - at
+  return length <= 0 ? [] : [{ layer: name, name: 'bytes', at, length, value: String(length), about }]
+}
+
+const LAYERS: Readonly<Record<Layer, (stretch: Stretch) => Described>> = {
+  'virtio-net': walkVirtioNet,
+  ethernet: walkEthernet,
+  ipv4: walkIpv4,
+  icmpv4: walkIcmpv4,
+  udp: walkUdp,
+  tcp: walkTcp,
+  vxlan: walkVxlan,
+}
+
+/** Whether a whole minimal header is there. */
+function holds(stretch: Stretch, headerBytes: number): boolean {
+  return stretch.end - stretch.at >= headerBytes
+}
+
+/** What is behind a header of so many bytes. */
+function behind(stretch: Stretch, headerBytes: number): Stretch {
+  return { ...stretch, at: Math.min(stretch.at + headerBytes, Math.max(stretch.at, stretch.end)) }
+}
+
+function walkVirtioNet(stretch: Stretch): Described {
+  const { buf, view, at, end } = stretch
+  const notes = virtioNet.describe(buf, at, end)
+  const rest = behind(stretch, virtioNet.HEADER_LEN)
+  if (!holds(stretch, virtioNet.HEADER_LEN)) return { notes, next: null, rest }
+  const pending = (virtioNet.getFlags(view, at) & virtioNet.FLAG_NEEDS_CSUM) !== 0
+  return { notes, next: 'ipv4', rest: { ...rest, carriage: { source: 0, destination: 0, partial: false, pending } } }
+}
+
+function walkEthernet(stretch: Stretch): Described {
+  const { buf, view, at, end } = stretch
+  const notes = ethernet.describe(buf, at, end)
+  const ip = holds(stretch, ethernet.HEADER_LEN) && ethernet.getEtherType(view, at) === ethernet.ETHERTYPE_IPV4
+  return { notes, next: ip ? 'ipv4' : null, rest: behind(stretch, ethernet.HEADER_LEN) }
+}
+
+const LAYER_OF_PROTOCOL: Readonly<Record<number, Layer>> = {
+  [ipv4.PROTOCOL_ICMP]: 'icmpv4',
+  [ipv4.PROTOCOL_TCP]: 'tcp',
+  [ipv4.PROTOCOL_UDP]: 'udp',
+}
+
+function walkIpv4(stretch: Stretch): Described {
+  const { buf, view, at, end, quoted } = stretch
+  const notes = ipv4.describe(buf, at, end, quoted)
+  const lost = { notes, next: null, rest: behind(stretch, ipv4.HEADER_LEN) }
+  if (!holds(stretch, ipv4.HEADER_LEN)) return lost
+  const headerBytes = ipv4.getHeaderBytes(view, at)
+  const totalLength = ipv4.getTotalLength(view, at)
+  if (ipv4.getVersion(view, at) !== 4 || headerBytes < ipv4.HEADER_LEN || totalLength < headerBytes) return lost
+  const packetEnd = Math.min(end, at + totalLength)
+  const word = ipv4.getFragmentWord(view, at)
+  const carriage = {
+    source: ipv4.getSource(view, at),
+    destination: ipv4.getDestination(view, at),
+    partial: quoted || packetEnd < at + totalLength || (word & (ipv4.MORE_FRAGMENTS | ipv4.OFFSET_MASK)) !== 0,
+    pending: stretch.carriage?.pending === true,
+  }
+  // A later fragment has no transport header: its first bytes are payload.
+  const later = (word & ipv4.OFFSET_MASK) !== 0
+  return {
+    notes: [...notes, ...describeRest(packetEnd, end, 'padding', 'bytes behind the end of the IPv4 packet')],
+    next: later ? null : (LAYER_OF_PROTOCOL[ipv4.getProtocol(view, at)] ?? null),
+    rest: { ...behind({ ...stretch, end: packetEnd }, headerBytes), carriage },
+  }
+}
+
+function walkIcmpv4(stretch: Stretch): Described {
+  const { buf, view, at, end, quoted } = stretch
+  const notes = icmpv4.describe(buf, at, end, stretch.carriage?.partial === true)
+  const rest = behind(stretch, icmpv4.HEADER_LEN)
+  const quotes = holds(stretch, icmpv4.HEADER_LEN) && icmpv4.isError(icmpv4.getType(view, at)) && !quoted
+  return quotes ? { notes, next: 'ipv4', rest: { ...rest, quoted: true } } : { notes, next: null, rest }
+}
+
+function walkTcp(stretch: Stretch): Described {
+  const { buf, view, at, end } = stretch
+  const notes = tcp.describe(buf, at, end, stretch.carriage)
+  const headerBytes = holds(stretch, tcp.HEADER_LEN) ? Math.max(tcp.HEADER_LEN, tcp.getHeaderBytes(view, at)) : end - at
+  return { notes, next: null, rest: behind(stretch, headerBytes) }
+}
+
+function walkUdp(stretch: Stretch): Described {
+  const { buf, view, at, end, quoted, vxlanPort } = stretch
+  const notes = udp.describe(buf, at, end, stretch.carriage)
+  const tunnel = holds(stretch, udp.HEADER_LEN) && udp.getDestinationPort(view, at) === vxlanPort && !quoted
+  return { notes, next: tunnel ? 'vxlan' : null, rest: behind(stretch, udp.HEADER_LEN) }
+}
+
+function walkVxlan(stretch: Stretch): Described {
+  const { buf, at, end } = stretch
+  const notes = vxlan.describe(buf, at, end)
+  const frame = holds(stretch, vxlan.HEADER_LEN + ethernet.HEADER_LEN)
+  return { notes, next: frame ? 'ethernet' : null, rest: { ...behind(stretch, vxlan.HEADER_LEN), carriage: undefined } }
+}
+
+const BYTES_PER_LINE = 16
+
+/**
+ * Lines of 16 bytes: offset from `at` in hex, the bytes in two groups of eight, and what of them is printable ASCII.
+ * `0010  40 00 40 11 b7 5c c0 a8  38 0b c0 a8 38 0c d4 31  |@.@..\..8...8..1|`
+ */
+export function hexDump(buf: Uint8Array, at: number, end: number): string[] {
+  const limit = limitOf(buf, end)
+  const lines: string[] = []
+  for (let start = at; start < limit; start += BYTES_PER_LINE) {
+    const bytes = buf.subarray(start, Math.min(start + BYTES_PER_LINE, limit))
+    const half = BYTES_PER_LINE / 2
+    const groups = [bytes.subarray(0, half), bytes.subarray(half)].map((group) =>
+      hexOf(group, ' ').padEnd(half * 3 - 1),
+    )
+    const ascii = Array.from(bytes, (byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : '.')).join('')
+    lines.push(`${(start - at).toString(16).padStart(4, '0')}  ${groups.join('  ')}  |${ascii}|`)
+  }
+  return lines
+}

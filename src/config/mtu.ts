@@ -1,0 +1,37 @@
+// How large an inner packet may be. The `MTU` of flannel's config is the underlay's: what encapsulation adds is
+// subtracted from it.
+import * as ethernet from '../../dataplane/wire/ethernet.ts'
+import * as ipv4 from '../../dataplane/wire/ipv4.ts'
+import * as udp from '../../dataplane/wire/udp.ts'
+import * as vxlan from '../../dataplane/wire/vxlan.ts'
+
+/** Bytes that encapsulation over IPv4 adds to an inner packet. */
+export const OVERHEAD_BYTES = {
+  vxlan: ipv4.HEADER_LEN + udp.HEADER_LEN + vxlan.HEADER_LEN + ethernet.HEADER_LEN,
+  udp: ipv4.HEADER_LEN + udp.HEADER_LEN,
+} as const
+
+export interface MtuChoice {
+  /** MTU of the overlay device, and `FLANNEL_MTU`. */
+  readonly overlayBytes: number
+  /** The sum as a person checks it: `underlay 1420 − overhead 50 = 1370`. */
+  readonly how: string
+  /** Set when the configured MTU does not fit through the interface. */
+  readonly warning: string | null
+}
+
+/** The overlay MTU. `configured` is the config's underlay MTU in bytes, `null` to take the interface's. */
+export function chooseMtu(
+  encapsulation: keyof typeof OVERHEAD_BYTES,
+  interfaceBytes: number,
+  configured: number | null,
+): MtuChoice {
+  const overhead = OVERHEAD_BYTES[encapsulation]
+  const underlay = configured ?? interfaceBytes
+  const overlayBytes = underlay - overhead
+  const warning =
+    underlay > interfaceBytes
+      ? `Backend.MTU ${underlay} is larger than the interface's ${interfaceBytes}: large packets will be fragmented or lost`
+      : null
+  return { overlayBytes, how: `underlay ${underlay} − overhead ${overhead} = ${overlayBytes}`, warning }
+}

@@ -1,0 +1,61 @@
+// What the `vxlan` backend reads from the network config's `Backend` object, with flannel's names and defaults.
+import { asConfigError, invalid, type NetworkConfig } from './network-config.ts'
+
+/** flannel's (and Linux's) VXLAN port; IANA's 4789 is not the default. */
+export const DEFAULT_VXLAN_PORT = 8472
+
+export interface VxlanBackend {
+  /** 1 to 16777215. */
+  readonly vni: number
+  /** UDP port, 1 to 65535, equal on all nodes. */
+  readonly port: number
+  /** Underlay MTU in bytes; `null` to take the interface's. */
+  readonly mtuBytes: number | null
+  /** What a person should read once. */
+  readonly notices: readonly string[]
+}
+
+/**
+ * Decodes the vxlan backend. @throws FlanneletteError `config-invalid` for another backend type, a value out of range,
+ * or an option that would silently lose packets here
+ */
+export function vxlanBackend(config: NetworkConfig): VxlanBackend {
+  const fields = config.backend
+  if (config.backendType !== 'vxlan' || fields === null) {
+    const remedy = 'set "Backend": {"Type": "vxlan"}'
+    throw invalid(`Backend.Type "${config.backendType}" is not supported yet, this version runs "vxlan" only`, remedy)
+  }
+  return asConfigError(() => {
+    const vni = fields.integer('VNI', 1)
+    const port = fields.integer('Port', 0) || DEFAULT_VXLAN_PORT
+    const mtu = fields.integer('MTU', 0)
+    if (vni < 1 || vni > 0xffffff) throw fields.refusal('VNI', 'must be 1 to 16777215')
+    if (port < 1 || port > 65535) throw fields.refusal('Port', 'must be 1 to 65535')
+    if (mtu !== 0 && (mtu < 576 || mtu > 65535)) {
+      throw fields.refusal('MTU', "must be 576 to 65535 (the underlay's MTU), or left out")
+    }
+    if (fields.boolean('GBP', false)) {
+      throw fields.refusal('GBP', 'is not supported yet: packets with a policy mark would be lost; set it to false')
+    }
+    const notices: string[] = []
+    if (fields.boolean('Learning', false)) {
+      notices.push('Backend.Learning has no effect: every peer address comes from the leases')
+    }
+    if (fields.boolean('DirectRouting', false)) {
+      notices.push('Backend.DirectRouting is not supported yet: packets to all peers are encapsulated')
+    }
+    return { vni, port, mtuBytes: mtu === 0 ? null : mtu, notices }
+  })
+}
+
+/** IFNAMSIZ − 1, netdevice(7). */
+const MAX_NAME_LENGTH = 15
+
+/**
+ * `flannel.<VNI>` as flannel names it. From VNI 10,000,000 on that is too long for Linux; there the number is written
+ * in hex behind an `x`.
+ */
+export function vxlanDeviceName(vni: number): string {
+  const name = `flannel.${vni}`
+  return name.length <= MAX_NAME_LENGTH ? name : `flannel.x${vni.toString(16)}`
+}

@@ -1,0 +1,33 @@
+// Exclusion between processes on one machine: flock(2) on a file. The kernel lets go of it however the holder dies, it
+// works across network and pid namespaces, and two opens in one process exclude each other as well.
+import { closeSync, openSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
+import koffi from 'koffi'
+
+const LOCK_EX = 2
+const LOCK_NB = 4
+
+const flock = koffi.load('libc.so.6').func('int flock(int fd, int operation)') as (
+  fd: number,
+  operation: number,
+) => number
+
+const RETRY_MS = 5
+
+/**
+ * Runs `work`, which must not wait for anything, while holding the lock on `path` (made when missing). Returns `null`
+ * when somebody else held it for the whole of `patienceMs`.
+ */
+export async function withFileLock<T>(path: string, patienceMs: number, work: () => T): Promise<{ value: T } | null> {
+  const fd = openSync(path, 'a', 0o644)
+  try {
+    const giveUpAt = performance.now() + patienceMs
+    while (flock(fd, LOCK_EX | LOCK_NB) !== 0) {
+      if (performance.now() > giveUpAt) return null
+      await pause(RETRY_MS)
+    }
+    return { value: work() }
+  } finally {
+    closeSync(fd)
+  }
+}

@@ -1,0 +1,161 @@
+// Leases in a directory, for daemons that share a machine (in any network namespace). No server:
+//
+//   DIR/config           the network config, JSON
+//   DIR/subnets/<key>    one lease: flannel's value on the first line, expiry and revision on the second
+//   DIR/revision         how many changes there were; the next one gets a higher number
+//   DIR/lock             flock(2) around every change
+//
+// A reader needs no lock: each file is replaced whole. A file without a second line is a reservation that never expires.
+import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { writeFileAtomically } from '../atomic-file.ts'
+import type { Clock } from '../clock.ts'
+import { FlanneletteError } from '../errors.ts'
+import type { Lease } from '../lease/lease.ts'
+import type { Log } from '../log.ts'
+import { watchDirectory } from './directory-watch.ts'
+import { withFileLock } from './file-lock.ts'
+import { LeaseBook, type LeaseChange, leaseOf } from './lease-book.ts'
+import { formatLeaseFile, LeaseFiles } from './lease-files.ts'
+import type { AcquireRequest, LeaseNews, LeaseStore } from './lease-store.ts'
+import { watchSnapshots } from './snapshot-watch.ts'
+
+/** How long a change waits for the lock before it fails (retryable), in milliseconds. */
+const LOCK_PATIENCE_MS = 5000
+const POLL_MS = 1000
+
+export interface FileStoreOptions {
+  readonly clock: Clock
+  readonly log: Log
+  /** Numbers in [0, 1), for the choice among free subnets. */
+  readonly random: () => number
+}
+
+export class FileStore implements LeaseStore {
+  readonly name: string
+  readonly renewal = 'by-margin'
+  readonly #directory: string
+  readonly #options: FileStoreOptions
+  readonly #files: LeaseFiles
+
+  constructor(directory: string, options: FileStoreOptions) {
+    this.name = `file:${directory}`
+    this.#directory = directory
+    this.#options = options
+    this.#files = new LeaseFiles(`${directory}/subnets`, options.log)
+  }
+
+  async readNetworkConfig(): Promise<string> {
+    this.#requireDirectory()
+    const path = `${this.#directory}/config`
+    try {
+      return readFileSync(path, 'utf8')
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw this.#unreadable(error)
+      const example = `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}`
+      const remedy = `write one, for example: echo '${example}' > ${path}`
+      throw new FlanneletteError('config-missing', `there is no network config at ${path}`, { remedy, retryable: true })
+    }
+  }
+
+  acquire(request: AcquireRequest): Promise<Lease> {
+    const { log, random } = this.#options
+    const note = (sentence: string) => log.warn('previous-subnet-unavailable', sentence)
+    return this.#change((book) => book.acquire(request, random, note))
+  }
+
+  renew(lease: Lease): Promise<Lease> {
+    return this.#change((book) => book.renew(lease))
+  }
+
+  release(lease: Lease): Promise<void> {
+    return this.#change((book) => book.release(lease))
+  }
+
+  async read(subnet: Lease['subnet']): Promise<Lease | null> {
+    return leaseOf(this.#book().leases(), subnet)
+  }
+
+  watch(signal: AbortSignal): AsyncIterable<LeaseNews> {
+    const source = {
+      clock: this.#options.clock,
+      pollMs: POLL_MS,
+      subscribe: (wake: () => void) => watchDirectory(`${this.#directory}/subnets`, wake),
+      snapshot: () => {
+        const book = this.#book()
+        return { revision: book.revision, leases: book.leases() }
+      },
+    }
+    return watchSnapshots(source, signal)
+  }
+
+  async publishReady(): Promise<void> {}
+
+  async close(): Promise<void> {}
+
+  async #change<T>(operation: (book: LeaseBook) => T): Promise<T> {
+    this.#requireDirectory()
+    try {
+      mkdirSync(`${this.#directory}/subnets`, { recursive: true, mode: 0o755 })
+      const done = await withFileLock(`${this.#directory}/lock`, LOCK_PATIENCE_MS, () => {
+        const book = this.#book()
+        const result = operation(book)
+        if (book.changes.length > 0) this.#write(book.revision, book.changes)
+        return result
+      })
+      if (done !== null) return done.value
+    } catch (error) {
+      throw error instanceof FlanneletteError ? error : this.#unreadable(error)
+    }
+    throw this.#unreadable(new Error(`another process held ${this.#directory}/lock for ${LOCK_PATIENCE_MS / 1000} s`))
+  }
+
+  /** The revision first: after a crash in between a number is skipped, never given out twice. */
+  #write(revision: number, changes: readonly LeaseChange[]): void {
+    const options = { mode: 0o644, durable: true }
+    writeFileAtomically(`${this.#directory}/revision`, `${revision}\n`, options)
+    this.#files.sweep()
+    for (const change of changes) {
+      const path = `${this.#directory}/subnets/${change.key}`
+      if (change.type === 'put') writeFileAtomically(path, formatLeaseFile(change.lease), options)
+      else rmSync(path, { force: true })
+    }
+  }
+
+  #book(): LeaseBook {
+    this.#requireDirectory()
+    try {
+      return new LeaseBook(this.#files.read(), this.#readRevision(), this.#options.clock.wallMs())
+    } catch (error) {
+      throw this.#unreadable(error)
+    }
+  }
+
+  #readRevision(): number {
+    try {
+      return Number.parseInt(readFileSync(`${this.#directory}/revision`, 'latin1'), 10) || 0
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return 0
+      throw error
+    }
+  }
+
+  #requireDirectory(): void {
+    try {
+      if (statSync(this.#directory).isDirectory()) return
+    } catch (error) {
+      throw this.#unreadable(error)
+    }
+    throw this.#unreadable(new Error('it is not a directory'))
+  }
+
+  #unreadable(cause: unknown): FlanneletteError {
+    const { code, message } = cause as NodeJS.ErrnoException
+    const why = code === 'ENOENT' ? 'it does not exist' : message
+    const remedy = 'make the directory with a file "config" in it, or correct --store'
+    return new FlanneletteError('store-unreadable', `store ${this.name} cannot be used: ${why}`, {
+      remedy,
+      retryable: true,
+      cause,
+    })
+  }
+}

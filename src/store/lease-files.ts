@@ -1,0 +1,102 @@
+// The lease files of the file store. One bad file never costs the others: it is warned about once, and the last good
+// content of that file stays valid until it expires or the file is gone.
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { parseJson } from '../config/json-document.ts'
+import { JsonFields } from '../config/json-fields.ts'
+import type { Lease } from '../lease/lease.ts'
+import type { Log } from '../log.ts'
+import { formatLeaseValue, parseLeaseValue, parseSubnetKey, type SubnetKey } from './flannel-json.ts'
+
+/** Flannel's value, byte for byte, then our own line. */
+export function formatLeaseFile(lease: Lease): string {
+  const expires = lease.expiresAtMs === null ? null : new Date(lease.expiresAtMs).toISOString()
+  return `${formatLeaseValue(lease.attributes)}\n${JSON.stringify({ Expires: expires, Revision: lease.revision })}\n`
+}
+
+/** @throws JsonProblem, RangeError */
+export function parseLeaseFile(key: SubnetKey, text: string): Lease {
+  const [value = '', meta = ''] = text.split('\n')
+  const attributes = parseLeaseValue(value)
+  if (meta.trim() === '') return { ...key, attributes, expiresAtMs: null, revision: 0 }
+  const fields = new JsonFields(meta, parseJson(meta), 'the second line')
+  const expires = fields.string('Expires', '')
+  const expiresAtMs = expires === '' ? null : Date.parse(expires)
+  if (Number.isNaN(expiresAtMs)) throw fields.refusal('Expires', 'must be a time such as 2026-01-31T12:00:00Z')
+  return { ...key, attributes, expiresAtMs, revision: fields.integer('Revision', 0, { unsigned: true }) }
+}
+
+interface KnownFile {
+  /** Changes whenever the file is written or replaced. */
+  readonly stamp: string
+  readonly lease: Lease | null
+}
+
+export class LeaseFiles {
+  readonly #directory: string
+  readonly #log: Log
+  #known = new Map<string, KnownFile>()
+
+  constructor(directory: string, log: Log) {
+    this.#directory = directory
+    this.#log = log
+  }
+
+  /** All leases, expired ones included; none when the directory is missing. Throws what the file system says. */
+  read(): Lease[] {
+    const now = new Map<string, KnownFile>()
+    for (const name of listNames(this.#directory)) {
+      const file = this.#readOne(name)
+      if (file !== null) now.set(name, file)
+    }
+    this.#known = now
+    return [...now.values()].flatMap((file) => file.lease ?? [])
+  }
+
+  /** Removes what writers that died left half-made. Only under the store's lock: there a temporary file has no owner. */
+  sweep(): void {
+    for (const name of listNames(this.#directory, true)) {
+      if (name.startsWith('.')) rmSync(`${this.#directory}/${name}`, { force: true })
+    }
+  }
+
+  #readOne(name: string): KnownFile | null {
+    const path = `${this.#directory}/${name}`
+    const before = this.#known.get(name)
+    try {
+      const { mtimeMs, ino, size } = statSync(path)
+      const stamp = `${mtimeMs} ${ino} ${size}`
+      if (before?.stamp === stamp) return before
+      return { stamp, lease: this.#parse(name, readFileSync(path, 'utf8'), before?.lease ?? null) }
+    } catch (error) {
+      // Gone between listing and reading: released by its owner.
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+      throw error
+    }
+  }
+
+  #parse(name: string, text: string, lastGood: Lease | null): Lease | null {
+    const key = parseSubnetKey(name)
+    try {
+      if (key !== null) return parseLeaseFile(key, text)
+      this.#warn(name, 'its name is no lease key such as 10.244.1.0-24', false)
+    } catch (error) {
+      this.#warn(name, (error as Error).message, lastGood !== null)
+    }
+    return lastGood
+  }
+
+  #warn(name: string, why: string, keeping: boolean): void {
+    const consequence = keeping ? 'its last good content stays valid' : 'it is ignored'
+    const path = `${this.#directory}/${name}`
+    this.#log.warn('lease-file-unreadable', `lease file ${path} cannot be read, ${consequence}: ${why}`)
+  }
+}
+
+function listNames(directory: string, hidden = false): string[] {
+  try {
+    return readdirSync(directory).filter((name) => hidden || !name.startsWith('.'))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}

@@ -1,0 +1,174 @@
+// The house rules as functions from files to complaints, so that each can be shown a planted violation.
+// docs/contributing.md tells the same rules to people.
+import { importsOf, lineAt, type SourceFile, type SyntaxNode, syntaxTree, walk } from './source-tree.ts'
+
+export type Rule = (files: readonly SourceFile[]) => string[]
+
+export const MAX_FILE_LINES = 399
+export const MAX_FUNCTION_LINES = 59
+
+const isCode = ({ path }: SourceFile): boolean => /\.(ts|mjs|cjs)$/.test(path)
+const isParsed = (file: SourceFile): boolean => isCode(file) && !file.path.endsWith('.as.ts')
+const isTest = ({ path }: SourceFile): boolean => path.startsWith('test/')
+
+function eachNode(
+  files: readonly SourceFile[],
+  complain: (node: SyntaxNode, file: SourceFile, parent: SyntaxNode | null) => string | undefined,
+): string[] {
+  const found: string[] = []
+  for (const file of files) {
+    walk(syntaxTree(file), (node, parent) => {
+      const complaint = complain(node, file, parent)
+      if (complaint !== undefined) found.push(`${file.path}:${lineAt(file.text, node.start)}: ${complaint}`)
+    })
+  }
+  return found
+}
+
+export const filesAreShort: Rule = (files) =>
+  files
+    .filter((file) => isCode(file) || file.path.endsWith('.sh'))
+    .map((file) => ({ file, lines: file.text.trimEnd().split('\n').length }))
+    .filter(({ lines }) => lines > MAX_FILE_LINES)
+    .map(({ file, lines }) => `${file.path}: ${lines} lines`)
+
+/** The callback of a `describe` only groups tests, it is no function that anyone has to understand as one. */
+export const functionsAreShort: Rule = (files) =>
+  eachNode(files.filter(isParsed), (node, file, parent) => {
+    if (!/^(FunctionDeclaration|FunctionExpression|ArrowFunctionExpression)$/.test(node.type)) return undefined
+    if (isTest(file) && parent?.type === 'CallExpression' && nameOf(parent.callee) === 'describe') return undefined
+    const lines = lineAt(file.text, node.end) - lineAt(file.text, node.start) + 1
+    return lines > MAX_FUNCTION_LINES ? `a function of ${lines} lines` : undefined
+  })
+
+export const filesOpenWithAComment: Rule = (files) =>
+  files
+    .filter(isCode)
+    .filter(({ text }) => !/^(#!.*\n)?(\/\/|\/\*)/.test(text))
+    .map(({ path }) => `${path}: does not open with what it is and where it sits`)
+
+export const namesSayWhatIsInside: Rule = (files) =>
+  files
+    .filter(({ path }) => /(^|\/)(utils?|helpers?|common|types|misc)(\.|\/)/.test(path))
+    .map(({ path }) => `${path}: a name that says nothing`)
+
+/** Which folders of the dataplane each of its folders may import; itself always. */
+const DATAPLANE_MAY: Readonly<Record<string, readonly string[]>> = {
+  wire: ['drop-reason.ts', 'memory'],
+  memory: ['wire'],
+  forwarding: ['wire', 'memory', 'drop-reason.ts'],
+  encap: ['forwarding', 'wire', 'memory', 'drop-reason.ts', 'step.ts'],
+  engine: ['encap', 'forwarding', 'wire', 'memory', 'io', 'drop-reason.ts', 'step.ts'],
+  io: ['wire', 'memory', 'drop-reason.ts', 'step.ts'],
+  middleware: ['io', 'wire', 'memory', 'drop-reason.ts', 'step.ts'],
+  worker: ['engine', 'encap', 'forwarding', 'wire', 'memory', 'io', 'middleware', 'drop-reason.ts', 'step.ts'],
+  'step.ts': ['forwarding', 'wire', 'drop-reason.ts'],
+  'drop-reason.ts': [],
+}
+/** The only place that may call the kernel; the load generator of the benchmarks is a program of its own. */
+const MAY_CALL_NATIVE = /^dataplane\/(io\/linux|memory)\/|^bench\/netns\/blast\.ts$/
+const CONCRETE_STORE = /^src\/store\/(etcd|kube|file|memory)[\w-]*\.ts$/
+const NAMES_STORES = /^src\/(store|daemon\/daemon\.ts$)/
+const DATAPLANE_PACKAGES = /^(node:|koffi$)/
+
+export const importsPointOneWay: Rule = (files) =>
+  files
+    .filter((file) => isParsed(file) && /^(src|dataplane|bench)\//.test(file.path))
+    .flatMap((file) =>
+      importsOf(file)
+        .map((target) => [target, importComplaint(file.path, target)] as const)
+        .filter(([, complaint]) => complaint !== undefined)
+        .map(([target, complaint]) => `${file.path}: imports ${target}: ${complaint}`),
+    )
+
+function importComplaint(from: string, to: string): string | undefined {
+  if (to === 'koffi' && !MAY_CALL_NATIVE.test(from)) return 'native code has one place'
+  if (to.startsWith('test/')) return 'only tests import from test'
+  if (to.startsWith('bench/') && !from.startsWith('bench/')) return 'only benchmarks import from bench'
+  if (from.startsWith('src/')) return fromControlPlane(from, to)
+  if (from.startsWith('dataplane/')) return fromDataplane(from, to)
+  return undefined
+}
+
+function fromControlPlane(from: string, to: string): string | undefined {
+  if (to.startsWith('dataplane/') && to !== 'dataplane/index.ts')
+    return 'src sees dataplane/index.ts and nothing deeper'
+  if (CONCRETE_STORE.test(to) && !NAMES_STORES.test(from)) return 'only the daemon names a concrete store'
+  return undefined
+}
+
+function fromDataplane(from: string, to: string): string | undefined {
+  if (to.startsWith('src/')) return 'the dataplane knows nothing of the control plane'
+  if (!to.startsWith('dataplane/'))
+    return DATAPLANE_PACKAGES.test(to) ? undefined : 'no package belongs on the fast path'
+  const room = from.split('/')[1] ?? ''
+  const other = to.split('/')[1] ?? ''
+  if (room === 'index.ts' || room === other || DATAPLANE_MAY[room]?.includes(other)) return undefined
+  return `${room} must not know ${other}`
+}
+
+/** Header offsets live in dataplane/wire; structures of the kernel in dataplane/io/linux. */
+const KNOWS_NO_OFFSET = /^(src|dataplane\/(encap|engine|forwarding|middleware|worker|io\/memory))\//
+const ACCESSOR = /^[gs]et(Big)?(Ui|I)nt(8|16|32|64)$/
+const BYTES = /^(u8|bytes?|buf|buffer|packet|frame|datagram|view|mem|memory)$/i
+
+export const offsetsLiveInWire: Rule = (files) =>
+  eachNode(
+    files.filter((file) => isParsed(file) && KNOWS_NO_OFFSET.test(file.path)),
+    (node) => {
+      const offset = offsetOf(node)
+      return offset !== undefined && literalIn(offset) ? 'a literal header offset' : undefined
+    },
+  )
+
+/** The expression that says where in a byte buffer `node` reads or writes. */
+function offsetOf(node: SyntaxNode): SyntaxNode | undefined {
+  if (node.type === 'CallExpression') {
+    const callee = node.callee as SyntaxNode
+    if (callee.type !== 'MemberExpression' || !ACCESSOR.test(nameOf(callee.property))) return undefined
+    return (node.arguments as SyntaxNode[])[0]
+  }
+  if (node.type !== 'MemberExpression' || node.computed !== true) return undefined
+  return BYTES.test(nameOf(node.object)) ? (node.property as SyntaxNode) : undefined
+}
+
+function literalIn(offset: SyntaxNode): boolean {
+  if (offset.type === 'Literal') return typeof offset.value === 'number' && offset.value > 0
+  if (offset.type !== 'BinaryExpression' || !['+', '-'].includes(String(offset.operator))) return false
+  return [offset.left, offset.right].some((side) => literalIn(side as SyntaxNode))
+}
+
+/** The last name of an expression: `b` of `a.b`, `#b` without its hash. */
+function nameOf(expression: unknown): string {
+  const node = expression as SyntaxNode
+  if (node.type === 'MemberExpression') return nameOf(node.property)
+  return typeof node.name === 'string' ? node.name : ''
+}
+
+export const testsAreNotSwitchedOff: Rule = (files) =>
+  eachNode(
+    files.filter((file) => isParsed(file) && isTest(file)),
+    (node) => {
+      if (node.type === 'MemberExpression') {
+        const words = `${firstName(node)}.${nameOf(node.property)}`
+        return /^(it|test|describe)\.(skip|only|todo|skipIf|runIf|fails)$/.test(words) ? words : undefined
+      }
+      const bare = node.type === 'CallExpression' && (node.arguments as unknown[]).length === 0
+      return bare && nameOf(node.callee) === 'skip' ? 'a skip without a reason' : undefined
+    },
+  )
+
+function firstName(node: SyntaxNode): string {
+  return node.type === 'MemberExpression' ? firstName(node.object as SyntaxNode) : nameOf(node)
+}
+
+/** Paths that exist on one machine only. */
+const MACHINE_PATH = /(?<![\w.-])\/(work|home|root|Users)\/[\w.-]/
+
+export const noPathOfOneMachine: Rule = (files) =>
+  files.flatMap(({ path, text }) =>
+    text
+      .split('\n')
+      .map((line, i) => (MACHINE_PATH.test(line) ? `${path}:${i + 1}: a path of one machine` : ''))
+      .filter((complaint) => complaint !== ''),
+  )

@@ -67,7 +67,7 @@ export function toPlain(node: JsonNode): unknown {
 }
 
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
-const STRING = /"(?:[^"\\]|\\[^])*"/y
+const STRING = /"(?:[^"\\]|\\[\s\S])*"/y
 const SPACE = /[ \t\n\r]*/y
 
 class Scanner {

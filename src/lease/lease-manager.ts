@@ -1,0 +1,276 @@
+// Keeps this node's lease, and keeps watch over everybody's.
+//
+// Theory of operation. Two activities share one lease and take turns on it (`#inTurn`), so that neither ever sees the
+// other's half-done work:
+//
+// 1. The keeper. A tick at most 30 s long compares deadlines with a clock that counts suspended time; no longer timer is
+//    trusted. At `granted lifetime − margin` it renews, and after a failure again at each tick, until it works: the
+//    deadline comes from the lifetime that was granted and the boot clock, so steps of the wall clock do not move it. A
+//    tick that comes far too late means that the machine slept: then the own key is read again first. Each store call
+//    has a deadline of its own. The watch may hang forever without any effect on this.
+// 2. The watcher. Each snapshot is first searched for the own lease, then handed on. After an outage the own key is read
+//    before anything else.
+//
+// What the own key can look like, and what follows:
+//   as we wrote it              nothing
+//   gone                        put back by compare-and-swap (same subnet), or lost when somebody took it meanwhile
+//   another node's              lost
+//   ours, later revision        a write of ours whose answer never came, or a reservation made by an operator: taken over;
+//                               otherwise another host uses our address: lost
+// Lost is final: `onLost` runs once and the manager stops. A store that is away is no loss: the lease is `suspect` once
+// its lifetime is over, and forwarding goes on with what is known.
+import { formatIpv4 } from '../../dataplane/wire/address.ts'
+import { formatPrefix, samePrefix } from '../../dataplane/wire/prefix.ts'
+import { type Clock, delay, LONGEST_TIMER_MS, type Timer } from '../clock.ts'
+import { FlanneletteError } from '../errors.ts'
+import type { Log } from '../log.ts'
+import type { LeaseStore } from '../store/lease-store.ts'
+import { sameAttributes } from './diff.ts'
+import type { Lease } from './lease.ts'
+import { withDeadline } from './store-deadline.ts'
+
+/** `suspect`: the store could not be asked since the lifetime ended, or the kept lease was not yet confirmed. */
+export type LeaseState = 'held' | 'suspect' | 'lost'
+
+export interface LeaseManagerOptions {
+  readonly store: LeaseStore
+  readonly clock: Clock
+  readonly log: Log
+  /** How long before its expiry a lease is renewed, in milliseconds. */
+  readonly renewMarginMs: number
+  /** Every validated snapshot, own lease included. */
+  onLeases(leases: readonly Lease[]): void
+  /** The own lease was written again or taken over: revision and expiry are new. */
+  onOwnLease(lease: Lease): void
+  /** The store answers, or does not, with the reason. Only changes are told. */
+  onStore(reachable: boolean, why: string): void
+  /** The lease is somebody else's. Called once; the manager has stopped. */
+  onLost(error: FlanneletteError): void
+}
+
+/** How long the watch rests after it ended by itself. */
+const WATCH_RESTART_MS = 1000
+/** Shortest time between two ticks: a deadline in the past must not spin. */
+const SHORTEST_TICK_MS = 1000
+
+export class LeaseManager {
+  readonly #options: LeaseManagerOptions
+  readonly #stopped = new AbortController()
+  #lease: Lease
+  #state: LeaseState
+  /** A write of ours may have happened without our knowing its revision. */
+  #unsure: boolean
+  #reachable: boolean | null = null
+  #renewAtBootMs = 0
+  #expiresAtBootMs = 0
+  #lastTickBootMs: number
+  #lastRenewalWallMs: number | null = null
+  #turn: Promise<void> = Promise.resolve()
+  #timer: Timer | null = null
+
+  /** `confirmed`: the store just granted it. Otherwise it comes from the state directory and must be validated. */
+  constructor(lease: Lease, confirmed: boolean, options: LeaseManagerOptions) {
+    this.#options = options
+    this.#lease = lease
+    this.#state = confirmed ? 'held' : 'suspect'
+    this.#unsure = !confirmed
+    this.#lastTickBootMs = options.clock.bootMs()
+    this.#schedule(lease, confirmed)
+  }
+
+  get lease(): Lease {
+    return this.#lease
+  }
+
+  get state(): LeaseState {
+    return this.#state
+  }
+
+  /** Wall-clock time of the last successful write in this process, `null` before the first. */
+  get lastRenewalWallMs(): number | null {
+    return this.#lastRenewalWallMs
+  }
+
+  start(): void {
+    this.#armTick()
+    void this.#watch()
+  }
+
+  /** Ends both activities at once; what the store is still doing is not waited for. The lease stays. */
+  stop(): void {
+    this.#stopped.abort()
+    this.#timer?.cancel()
+  }
+
+  get #done(): boolean {
+    return this.#stopped.signal.aborted
+  }
+
+  // --- the keeper ---
+
+  #armTick(): void {
+    if (this.#done) return
+    const { clock } = this.#options
+    const untilDue = Math.max(SHORTEST_TICK_MS, this.#renewAtBootMs - clock.bootMs())
+    this.#timer = clock.after(Math.min(LONGEST_TIMER_MS, untilDue), () => {
+      const now = clock.bootMs()
+      const slept = now - this.#lastTickBootMs > 2 * LONGEST_TIMER_MS
+      this.#lastTickBootMs = now
+      void this.#inTurn(() => this.#tick(now, slept)).finally(() => this.#armTick())
+    })
+  }
+
+  async #tick(now: number, slept: boolean): Promise<void> {
+    const { log, store } = this.#options
+    try {
+      if (slept) {
+        log.warn('woke-up', 'the machine or this process was asleep: reading the own lease again')
+        await this.#validate(await this.#ask(store.read(this.#lease.subnet)), Number.POSITIVE_INFINITY)
+      }
+      if (!this.#done && now >= this.#renewAtBootMs) await this.#renew()
+    } catch (error) {
+      this.#failed(error)
+    }
+  }
+
+  async #renew(): Promise<void> {
+    const { store, log, clock } = this.#options
+    if (store.renewal === 'never') return
+    this.#unsure = true
+    const before = this.#lease
+    try {
+      this.#take(await this.#ask(store.renew(before)))
+      this.#lastRenewalWallMs = clock.wallMs()
+      log.info('lease-renewed', `lease ${formatPrefix(before.subnet)} renewed`, { revision: this.#lease.revision })
+    } catch (error) {
+      if (!(error instanceof FlanneletteError) || error.code !== 'lease-conflict') throw error
+      const seen = await this.#ask(store.read(before.subnet))
+      if (seen === null) this.#lose(error)
+      else await this.#validate(seen, Number.POSITIVE_INFINITY)
+    }
+  }
+
+  #failed(error: unknown): void {
+    const { log, clock } = this.#options
+    const message = error instanceof FlanneletteError ? error.oneLine : String(error)
+    if (clock.bootMs() >= this.#expiresAtBootMs && this.#state === 'held') {
+      this.#state = 'suspect'
+      log.error('lease-suspect', 'the lease could not be renewed in its lifetime: others may take the subnet')
+    }
+    log.warn('store-call-failed', `the lease store did not do its work, trying again: ${message}`)
+  }
+
+  // --- the watcher ---
+
+  async #watch(): Promise<void> {
+    const { store, clock } = this.#options
+    const { signal } = this.#stopped
+    while (!this.#done) {
+      try {
+        for await (const news of store.watch(signal)) {
+          if (this.#done) return
+          if (news.type === 'disconnected') this.#tellStore(false, news.why)
+          else await this.#inTurn(() => this.#receive(news.leases, news.revision))
+        }
+      } catch (error) {
+        this.#failed(error)
+      }
+      await delay(clock, WATCH_RESTART_MS, signal)
+    }
+  }
+
+  async #receive(leases: readonly Lease[], revision: number): Promise<void> {
+    const { store } = this.#options
+    const mine = leases.find((lease) => samePrefix(lease.subnet, this.#lease.subnet)) ?? null
+    try {
+      // The snapshot may be older than the reconnection: ask for the own key as it is now.
+      if (this.#reachable === false) {
+        await this.#validate(await this.#ask(store.read(this.#lease.subnet)), Number.POSITIVE_INFINITY)
+      } else await this.#validate(mine, revision)
+    } catch (error) {
+      return this.#failed(error)
+    }
+    if (this.#done) return
+    this.#tellStore(true, '')
+    this.#options.onLeases(leases)
+  }
+
+  #tellStore(reachable: boolean, why: string): void {
+    if (this.#reachable === reachable) return
+    this.#reachable = reachable
+    this.#options.onStore(reachable, why)
+  }
+
+  // --- the own key ---
+
+  /** `asOf`: the store revision at which `seen` was true. An answer older than our last write says nothing. */
+  async #validate(seen: Lease | null, asOf: number): Promise<void> {
+    const { log, clock } = this.#options
+    const own = this.#lease
+    if (this.#done || (seen === null ? asOf < own.revision : seen.revision < own.revision)) return
+    if (seen === null) {
+      const cause = clock.bootMs() >= this.#expiresAtBootMs ? 'expired' : 'deleted by someone'
+      const fields = { cause, revision: Number.isFinite(asOf) ? asOf : undefined }
+      log.error('lease-gone', `own lease ${formatPrefix(own.subnet)} is gone (${cause}): putting it back`, fields)
+      return this.#renew()
+    }
+    if (seen.revision > own.revision || this.#state === 'suspect') {
+      if (seen.attributes.publicIp !== own.attributes.publicIp) return this.#lose(ownerChanged(own, seen))
+      const legitimate = this.#unsure || seen.expiresAtMs === null || own.expiresAtMs === null
+      const unchanged = seen.revision === own.revision
+      if (!unchanged && !(legitimate && sameAttributes(seen.attributes, own.attributes))) {
+        return this.#lose(duplicate(own, seen))
+      }
+      this.#take(seen)
+    }
+    this.#unsure = false
+  }
+
+  #take(lease: Lease): void {
+    this.#lease = lease
+    this.#state = 'held'
+    this.#unsure = false
+    this.#schedule(lease, true)
+    this.#options.onOwnLease(lease)
+  }
+
+  #lose(error: FlanneletteError): void {
+    if (this.#done) return
+    this.#state = 'lost'
+    this.stop()
+    this.#options.onLost(error)
+  }
+
+  #schedule(lease: Lease, confirmed: boolean): void {
+    const { clock, renewMarginMs } = this.#options
+    const now = clock.bootMs()
+    const lifetime = lease.expiresAtMs === null ? Number.POSITIVE_INFINITY : lease.expiresAtMs - clock.wallMs()
+    this.#expiresAtBootMs = now + lifetime
+    // A lease from the state directory has an unknown rest of its lifetime: due at once.
+    this.#renewAtBootMs = confirmed ? now + lifetime - renewMarginMs : now
+  }
+
+  // --- calls ---
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    this.#turn = this.#turn.then(() => (this.#done ? undefined : work())).catch((error) => this.#failed(error))
+    return this.#turn
+  }
+
+  #ask<T>(call: Promise<T>): Promise<T> {
+    return withDeadline(this.#options.clock, call, this.#options.store.name)
+  }
+}
+
+function ownerChanged(own: Lease, seen: Lease): FlanneletteError {
+  const who = `${formatIpv4(seen.attributes.publicIp)} (revision ${seen.revision})`
+  const message = `own lease ${formatPrefix(own.subnet)} was lost (owner changed): it belongs to ${who} now`
+  return new FlanneletteError('lease-conflict', message, { remedy: 'start again to get another subnet' })
+}
+
+function duplicate(own: Lease, seen: Lease): FlanneletteError {
+  const address = formatIpv4(own.attributes.publicIp)
+  const message = `another host uses our public address ${address}: it wrote lease ${formatPrefix(own.subnet)} (revision ${seen.revision})`
+  const remedy = 'give each host an address of its own with --iface or --public-ip'
+  return new FlanneletteError('lease-conflict', message, { remedy })
+}

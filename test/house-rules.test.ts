@@ -4,6 +4,7 @@ import { DROP_REASON_NAMES } from '../dataplane/drop-reason.ts'
 import {
   deadLinks,
   dropReasonSection,
+  errorCodes,
   unknownScripts,
   unusedDropReasons,
   withDropReasons,

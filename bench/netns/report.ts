@@ -1,0 +1,56 @@
+// Comparisons as a table for people and as JSON for programs.
+import type { Comparison } from './compare.ts'
+import type { Environment } from './environment.ts'
+import type { Summary } from './rounds.ts'
+
+export interface Report {
+  readonly version: 1
+  readonly environment: Environment
+  readonly seconds: number
+  readonly comparisons: readonly Comparison[]
+}
+
+const HEADINGS = ['underlay', 'load', 'kernel', 'ours', 'ours/kernel', 'demanded', 'CPU kernel', 'CPU ours', '']
+
+/** One line for each comparison: medians with the lowest and highest round, and CPU for each unit moved. */
+export function table(report: Report): string {
+  const rows = [HEADINGS, ...report.comparisons.map(row)]
+  const widths = HEADINGS.map((_, column) => Math.max(...rows.map((cells) => cells[column]?.length ?? 0)))
+  const lines = rows.map((cells) => cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
+  return [about(report), '', ...lines.map((line) => line.trimEnd())].join('\n')
+}
+
+function about({ environment, seconds, comparisons }: Report): string {
+  const { kernel, system, cpu, cores, node, commit, iperf3, at } = environment
+  const rounds = comparisons[0]?.kernel.rounds.length ?? 0
+  return [
+    `Linux ${kernel}, ${system}, ${cores} × ${cpu}, Node ${node}, ${iperf3}, commit ${commit}, ${at}`,
+    `medians of ${rounds} rounds in turns, ${seconds} s each, lowest and highest in brackets; CPU of the whole machine`,
+  ].join('\n')
+}
+
+function row({ underlay, load, unit, kernel, ours, ratio, guard }: Comparison): string[] {
+  return [
+    underlay,
+    load === 'tcp' ? 'one TCP stream' : '64-byte UDP, one flow',
+    figure(kernel, unit),
+    figure(ours, unit),
+    ratio.toFixed(2),
+    guard === null ? '-' : `≥ ${guard}`,
+    cpu(kernel, unit),
+    cpu(ours, unit),
+    guard !== null && ratio < guard ? 'too slow' : '',
+  ]
+}
+
+function figure({ median, lowest, highest }: Summary, unit: string): string {
+  return `${short(median, unit)} (${short(lowest, unit)}–${short(highest, unit)}) ${unit.replace('packets', 'k packets')}`
+}
+
+function short(value: number, unit: string): string {
+  return unit === 'Gbit/s' ? value.toFixed(2) : (value / 1000).toFixed(0)
+}
+
+function cpu({ cpuPerMoved }: Summary, unit: string): string {
+  return unit === 'Gbit/s' ? `${cpuPerMoved.toFixed(2)} s/Gbit` : `${(cpuPerMoved * 1e6).toFixed(1)} s/M packets`
+}

@@ -26,6 +26,7 @@ export type ErrorCode =
   | 'host-command'
   | 'interface-unsuitable'
   | 'lab-state'
+  | 'interrupted'
 
 /**
  * A failure with a stable `code`, a sentence that says what went wrong, and a `remedy` that says what to do next.
@@ -58,5 +59,6 @@ export class FlanneletteError extends Error {
 
 function exitCodeOf(code: ErrorCode): number {
   if (code === 'usage' || code === 'config-invalid') return EXIT.usage
+  if (code === 'interrupted') return EXIT.interrupted
   return EXIT.failed
 }

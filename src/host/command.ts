@@ -87,6 +87,9 @@ export function commandFailure(argv: readonly string[], result: CommandResult, n
 }
 
 function failure(argv: readonly string[], said: string, namespace: string | undefined): FlanneletteError {
+  // What `ip netns exec` says of a program that is not there.
+  const missing = /^exec of "([^"]+)" failed: No such file/.exec(said)?.[1]
+  if (missing !== undefined) return missingProgram(missing)
   const where = namespace === undefined ? '' : ` (in namespace ${namespace})`
   const notPermitted = /operation not permitted|permission denied/i.test(said)
   return new FlanneletteError(
@@ -97,13 +100,14 @@ function failure(argv: readonly string[], said: string, namespace: string | unde
 }
 
 function startFailure(program: string, argv: readonly string[], cause: Error): FlanneletteError {
-  const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT'
-  const remedy = PACKAGES[program]
-  return new FlanneletteError(
-    'host-command',
-    missing ? `the program \`${program}\` is missing` : `\`${argv.join(' ')}\` could not run: ${cause.message}`,
-    { cause, ...(missing && remedy !== undefined ? { remedy: `install it: apt-get install ${remedy}` } : {}) },
-  )
+  if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return missingProgram(program)
+  return new FlanneletteError('host-command', `\`${argv.join(' ')}\` could not run: ${cause.message}`, { cause })
+}
+
+function missingProgram(program: string): FlanneletteError {
+  const debianPackage = PACKAGES[program]
+  const remedy = debianPackage === undefined ? {} : { remedy: `install it: apt-get install ${debianPackage}` }
+  return new FlanneletteError('host-command', `the program \`${program}\` is missing`, remedy)
 }
 
 /** First line that says something, without the tools' own prefixes. */

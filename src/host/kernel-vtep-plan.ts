@@ -1,7 +1,7 @@
 // What the kernel's three tables should hold for a set of leases, and which commands bring them there. Pure: snapshots
 // in, commands out. kernel-vtep.ts runs them.
 import { formatIpv4, formatMac, parseMac } from '../../dataplane/wire/address.ts'
-import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
 import { deleteRoute } from './overlay-link.ts'
@@ -48,10 +48,6 @@ function vtepMacOf(lease: Lease): number | null {
   if (typeof data !== 'object' || data === null) return null
   const mac = (data as { readonly VtepMAC?: unknown }).VtepMAC
   return typeof mac === 'string' ? parseMac(mac) : null
-}
-
-export function formatPrefix(prefix: Ipv4Prefix): string {
-  return `${formatIpv4(prefix.address)}/${prefix.length}`
 }
 
 /** One table's command for one peer. */

@@ -1,7 +1,7 @@
 // The overlay device of the userspace dataplane as the kernel sees it: address, MTU and the one route that leads the
 // whole network into it. The TUN itself is made by dataplane/io; here it is found, judged, dressed and removed.
 import { formatIpv4, parseIpv4 } from '../../dataplane/wire/address.ts'
-import { containsAddress, type Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import { containsAddress, formatPrefix, type Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
 import type { CommandOptions } from './command.ts'
 import { batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
 import { DEVICE_ALIAS, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
@@ -69,7 +69,7 @@ export async function configureOverlayLink(overlay: OverlayLink, where: InNamesp
 export function planOverlayLink(overlay: OverlayLink, link: LinkInfo | null, routes: readonly RouteInfo[]): string[] {
   const { name } = overlay
   const address = `${formatIpv4(overlay.overlayAddress)}/32`
-  const network = `${formatIpv4(overlay.network.address)}/${overlay.network.length}`
+  const network = formatPrefix(overlay.network)
   const plan: string[] = []
   if (link?.ifalias !== DEVICE_ALIAS) plan.push(`link set dev ${name} alias ${DEVICE_ALIAS}`)
   if (link?.mtu !== overlay.mtuBytes || link.txqlen !== TX_QUEUE_PACKETS) {

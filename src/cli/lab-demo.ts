@@ -1,0 +1,99 @@
+// `flannelette lab demo`: the whole story in one command. Brings a lab up, shows that every pod reaches every other one,
+// what the daemons know and what one ping looks like on its way, says what to try next, and stays until Ctrl-C.
+import { setTimeout as pause } from 'node:timers/promises'
+import { Command } from 'commander'
+import { EXIT } from '../errors.ts'
+import { Lab } from '../lab/lab.ts'
+import { interruption } from './interruption.ts'
+import { iperfText, pingMatrix, statusText, suggestions } from './lab-output.ts'
+import { paint, type Terminal, terminalOf } from './table.ts'
+
+const EXAMPLES = `Examples:
+  flannelette lab demo           stays up until Ctrl-C; try the other lab commands meanwhile
+  flannelette lab demo --once    cleans up at the end; exit code 0 only if everything worked
+
+`
+
+interface DemoFlags {
+  readonly once?: boolean
+  readonly name: string
+}
+
+export function demoCommand(): Command {
+  return new Command('demo')
+    .description('a lab of three hosts, one of them with the kernel as dataplane, and a tour of it')
+    .option('--once', 'clean up and end after the tour')
+    .option('--name <name>', 'name of the lab', 'demo')
+    .addHelpText('beforeAll', EXAMPLES)
+    .action(async (flags: DemoFlags) => {
+      process.exitCode = await runDemo(flags)
+    })
+}
+
+async function runDemo(flags: DemoFlags): Promise<number> {
+  const signal = interruption()
+  const say = (line: string) => void process.stderr.write(`${line}\n`)
+  const lab = await Lab.up({ name: flags.name, hosts: 3, pods: 2, kernel: ['host2'] }, { progress: say, signal })
+  let worked = false
+  try {
+    worked = await tour(lab, terminalOf(process.stdout), signal)
+    if (flags.once !== true && !signal.aborted) {
+      process.stderr.write(`\n${suggestions(lab.report())}\nthe lab stays up until Ctrl-C\n`)
+      await untilAborted(signal)
+    }
+  } finally {
+    say('taking the lab down')
+    await lab.down()
+  }
+  if (flags.once === true && signal.aborted) return EXIT.interrupted
+  return worked ? EXIT.ok : EXIT.failed
+}
+
+/** Each part prints what it shows and says whether it went well. */
+async function tour(lab: Lab, terminal: Terminal, signal: AbortSignal): Promise<boolean> {
+  const parts: readonly (readonly [string, () => Promise<boolean>])[] = [
+    ['Hosts and pods', async () => show(statusText(lab.report(), terminal))],
+    ['Every pod pings every other pod', () => pingEveryPair(lab, terminal)],
+    ['Throughput, TCP, from host to host', () => measure(lab)],
+  ]
+  let worked = true
+  for (const [title, part] of parts) {
+    if (signal.aborted) return false
+    process.stdout.write(`\n${paint('bold', title, terminal)}\n`)
+    if (!(await part())) worked = false
+  }
+  return worked
+}
+
+function show(text: string): boolean {
+  process.stdout.write(text)
+  return true
+}
+
+async function pingEveryPair(lab: Lab, terminal: Terminal): Promise<boolean> {
+  const results = await lab.pingAll({ count: 2 })
+  show(pingMatrix(results, terminal))
+  return results.every((result) => result.received === result.sent)
+}
+
+async function measure(lab: Lab): Promise<boolean> {
+  let worked = true
+  for (const [from, to] of [
+    ['pod1.1', 'pod3.1'],
+    ['pod1.1', 'pod2.1'],
+    ['pod2.1', 'pod3.1'],
+  ] as const) {
+    const result = await lab.iperf(from, to, { seconds: 2 })
+    show(iperfText(result))
+    if (!(result.bitsPerSecond > 0)) worked = false
+  }
+  return worked
+}
+
+async function untilAborted(signal: AbortSignal): Promise<void> {
+  try {
+    for (;;) await pause(1 << 30, undefined, { signal })
+  } catch {
+    // that is what it waited for
+  }
+}

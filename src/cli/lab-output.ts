@@ -1,0 +1,91 @@
+// How the lab's results read: as text for people, or the same data as JSON.
+import { describeFault } from '../lab/faults.ts'
+import type { IperfResult } from '../lab/iperf.ts'
+import type { HostReport, LabReport } from '../lab/lab.ts'
+import type { PingResult } from '../lab/ping.ts'
+import { formatBitrate, mark, type Terminal, table } from './table.ts'
+
+export function statusText(report: LabReport, terminal: Terminal): string {
+  const hosts = table(
+    ['HOST', 'DATAPLANE', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
+    report.hosts.map((host) => [
+      host.name,
+      host.dataplane,
+      daemonText(host, terminal),
+      host.underlayAddress,
+      host.subnet,
+      String(host.status?.peers?.length ?? '-'),
+      String(host.status === null ? '-' : droppedPackets(host.status.counters ?? {})),
+    ]),
+  )
+  const pods = table(
+    ['POD', 'HOST', 'ADDRESS'],
+    report.pods.map((pod) => [pod.name, pod.host, pod.address]),
+  )
+  const faults = report.faults.length === 0 ? 'none' : report.faults.map(describeFault).join(', ')
+  return `${hosts}\n${pods}\nfaults: ${faults}\n`
+}
+
+function daemonText(host: HostReport, terminal: Terminal): string {
+  if (!host.alive) return `${mark(false, terminal)} not running`
+  const state = host.status?.state ?? 'silent'
+  return `${mark(state === 'ready', terminal)} ${state}, pid ${host.daemonPid}`
+}
+
+/** Sum over all reasons, both directions. */
+export function droppedPackets(counters: Readonly<Record<string, number>>): number {
+  let sum = 0
+  for (const [name, value] of Object.entries(counters)) if (/\bdropped\b/.test(name)) sum += value
+  return sum
+}
+
+/** Every pair as a matrix: the sender's row, the receiver's column. */
+export function pingMatrix(results: readonly PingResult[], terminal: Terminal): string {
+  const names = [...new Set(results.map((result) => result.from))]
+  const cells = new Map(results.map((result) => [`${result.from} ${result.to}`, result]))
+  const rows = names.map((from) => [
+    from,
+    ...names.map((to) => {
+      const result = cells.get(`${from} ${to}`)
+      if (result === undefined) return terminal.unicode ? '·' : '-'
+      const time = result.averageMs === null ? '' : ` ${result.averageMs.toFixed(2)}`
+      return `${mark(result.received === result.sent, terminal)}${time}`
+    }),
+  ])
+  return `${table([terminal.unicode ? 'ms' : 'ms', ...names], rows)}${pingSummary(results)}\n`
+}
+
+export function pingSummary(results: readonly PingResult[]): string {
+  const sent = results.reduce((sum, result) => sum + result.sent, 0)
+  const received = results.reduce((sum, result) => sum + result.received, 0)
+  return `${received} of ${sent} pings answered`
+}
+
+export function pingText(result: PingResult, terminal: Terminal): string {
+  const time = result.averageMs === null ? 'no answer' : `${result.averageMs.toFixed(3)} ms on average`
+  const good = mark(result.received === result.sent, terminal)
+  return `${good} ${result.from} to ${result.to}: ${result.received} of ${result.sent} answered, ${time}\n`
+}
+
+export function iperfText(result: IperfResult): string {
+  const details =
+    result.protocol === 'tcp'
+      ? `${result.retransmits ?? 0} retransmits`
+      : `${result.lostPackets} of ${result.packets} datagrams lost`
+  const rate = formatBitrate(result.bitsPerSecond)
+  return `${result.from} to ${result.to}: ${result.protocol.toUpperCase()} ${rate} in ${result.seconds.toFixed(1)} s, ${details}\n`
+}
+
+/** What to do with a fresh lab. */
+export function suggestions(report: LabReport): string {
+  const [first] = report.pods
+  const last = report.pods.at(-1)
+  const name = report.name === 'lab' ? '' : ` --name ${report.name}`
+  const lines = ['flannelette lab status', 'flannelette lab ping all']
+  if (first !== undefined && last !== undefined && first !== last) {
+    lines.push(`flannelette lab iperf ${first.name} ${last.name}`)
+    lines.push(`flannelette lab exec ${first.name} -- ping -c 3 ${last.address}`)
+  }
+  lines.push('flannelette lab fault loss 1', 'flannelette lab heal', 'flannelette lab down')
+  return `try next:\n${lines.map((line) => `  ${line}${line.includes(' -- ') ? '' : name}`).join('\n')}\n`
+}

@@ -1,0 +1,274 @@
+// `flannelette lab`: several hosts with pods on this machine. Words to calls of src/lab/lab.ts, results to text or JSON.
+import { spawn } from 'node:child_process'
+import { constants } from 'node:os'
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { EXIT, FlanneletteError } from '../errors.ts'
+import { inNamespace } from '../host/command.ts'
+import { describeFault, type Fault, parsePercent } from '../lab/faults.ts'
+import type { IperfOptions } from '../lab/iperf.ts'
+import { Lab } from '../lab/lab.ts'
+import { LAB_DEFAULTS, type LabOptions, UNDERLAY_KINDS, type UnderlayKind } from '../lab/plan.ts'
+import { interruption } from './interruption.ts'
+import { demoCommand } from './lab-demo.ts'
+import { iperfText, pingMatrix, pingText, statusText, suggestions } from './lab-output.ts'
+import { terminalOf } from './table.ts'
+
+type Output = 'text' | 'json'
+
+interface CommonFlags {
+  readonly name: string
+  readonly output: Output
+}
+
+const EXAMPLES = `Examples:
+  flannelette lab up                                   3 hosts, 2 pods each
+  flannelette lab up --hosts 4 --kernel host2,host3    two of them with the kernel's VTEP
+  flannelette lab ping all                             every pair of pods
+  flannelette lab iperf pod1.1 pod3.1 --time 5
+  flannelette lab exec pod1.1 -- ip route
+  flannelette lab fault loss 1                         1 % of the packets between hosts
+  flannelette lab heal
+  flannelette lab down
+
+`
+
+export function labCommand(): Command {
+  const lab = new Command('lab')
+    .description('several hosts with pods on this machine, each a network namespace with a real daemon')
+    .addHelpText('beforeAll', EXAMPLES)
+  for (const command of [
+    upCommand(),
+    statusCommand(),
+    execCommand(),
+    pingCommand(),
+    iperfCommand(),
+    faultCommand(),
+    healCommand(),
+    downCommand(),
+    demoCommand(),
+  ]) {
+    lab.addCommand(command)
+  }
+  return lab
+}
+
+function subcommand(usage: string, about: string): Command {
+  return new Command(usage)
+    .description(about)
+    .option('--name <name>', 'which lab; several may be up at once', LAB_DEFAULTS.name)
+    .addOption(new Option('-o, --output <form>', 'form of the result').choices(['text', 'json']).default('text'))
+}
+
+interface UpFlags extends CommonFlags {
+  readonly hosts: number
+  readonly pods: number
+  readonly kernel: readonly string[]
+  readonly backend: 'vxlan'
+  readonly underlay: UnderlayKind
+  readonly direct?: boolean
+  readonly udpChecksum: 'on' | 'off'
+  readonly daemonArg: readonly string[]
+}
+
+function upCommand(): Command {
+  return subcommand('up', 'bring a lab up and wait until its daemons know each other')
+    .option('--hosts <n>', 'number of hosts', wholeNumber, LAB_DEFAULTS.hosts)
+    .option('--pods <n>', 'pods on each host', wholeNumber, LAB_DEFAULTS.pods)
+    .option('--kernel <hosts>', 'hosts with the kernel as dataplane: host2,host3', commaList, [])
+    .addOption(new Option('--backend <type>', 'backend of the network').choices(['vxlan']).default('vxlan'))
+    .addOption(
+      new Option(
+        '--underlay <kind>',
+        'veth: super-packets pass; uso: UDP segmentation offload; wire: MTU-sized packets',
+      )
+        .choices([...UNDERLAY_KINDS])
+        .default('veth'),
+    )
+    .option('--direct', 'two hosts joined by one link, without a switch')
+    .addOption(
+      new Option('--udp-checksum <mode>', 'outer UDP checksums of kernel hosts').choices(['on', 'off']).default('on'),
+    )
+    .option('--daemon-arg <word>', 'one more word for the command line of each daemon (repeatable)', collect, [])
+    .action(async (flags: UpFlags) => {
+      const lab = await Lab.up(labOptions(flags), { progress, signal: interruption() })
+      show(flags, lab.report(), () => statusText(lab.report(), terminalOf(process.stdout)))
+      if (flags.output === 'text') process.stderr.write(`\n${suggestions(lab.report())}`)
+    })
+}
+
+function labOptions(flags: UpFlags): LabOptions {
+  const { name, hosts, pods, kernel, backend, underlay } = flags
+  return {
+    ...{ name, hosts, pods, kernel, backend, underlay },
+    direct: flags.direct === true,
+    udpChecksum: flags.udpChecksum === 'on',
+    daemonArguments: flags.daemonArg,
+  }
+}
+
+function statusCommand(): Command {
+  return subcommand('status', 'hosts, daemons, pods and faults').action((flags: CommonFlags) => {
+    const report = Lab.open(flags.name).report()
+    show(flags, report, () => statusText(report, terminalOf(process.stdout)))
+    if (report.hosts.some((host) => host.status?.state !== 'ready')) process.exitCode = EXIT.failed
+  })
+}
+
+function execCommand(): Command {
+  return subcommand('exec', 'run a program in a host, a pod or the switch')
+    .argument('<member>', 'host1, pod1.1, switch, …')
+    .argument('<command...>', 'the program and its arguments, after --')
+    .action(async (member: string, words: string[], flags: CommonFlags) => {
+      process.exitCode = await runInside(Lab.open(flags.name).namespace(member), words)
+    })
+}
+
+/** Terminal and exit code are the program's own. */
+function runInside(namespace: string, words: readonly string[]): Promise<number> {
+  const [program = '', ...args] = inNamespace(namespace, words)
+  const child = spawn(program, args, { stdio: 'inherit' })
+  const ignore = () => {}
+  process.on('SIGINT', ignore) // the terminal sends it to the program as well, which decides
+  return new Promise((resolve, reject) => {
+    child.on('error', reject)
+    child.on('exit', (code, name) => {
+      process.off('SIGINT', ignore)
+      resolve(code ?? 128 + (name === null ? 0 : constants.signals[name]))
+    })
+  })
+}
+
+interface PingFlags extends CommonFlags {
+  readonly count: number
+  readonly size?: number
+}
+
+function pingCommand(): Command {
+  return subcommand('ping', 'ping one member from another, or every pair of pods')
+    .argument('<from>', 'pod1.1, host1, …, or all')
+    .argument('[to]', 'whom to ping')
+    .option('-c, --count <n>', 'echo requests per pair', wholeNumber, 1)
+    .option('-s, --size <bytes>', 'payload', wholeNumber)
+    .action(async (from: string, to: string | undefined, flags: PingFlags) => {
+      const lab = Lab.open(flags.name)
+      const options = { count: flags.count, ...(flags.size === undefined ? {} : { sizeBytes: flags.size }) }
+      if (from !== 'all' && to === undefined) {
+        throw new FlanneletteError('usage', `whom shall ${from} ping?`, { remedy: 'name a second member, or use: all' })
+      }
+      const results = to === undefined ? await lab.pingAll(options) : [await lab.ping(from, to, options)]
+      const terminal = terminalOf(process.stdout)
+      const [only] = results
+      show(flags, results, () =>
+        to !== undefined && only !== undefined ? pingText(only, terminal) : pingMatrix(results, terminal),
+      )
+      if (results.some((result) => result.received < result.sent)) process.exitCode = EXIT.failed
+    })
+}
+
+interface IperfFlags extends CommonFlags {
+  readonly udp?: boolean
+  readonly bitrate?: string
+  readonly length?: number
+  readonly time: number
+  readonly streams?: number
+}
+
+function iperfCommand(): Command {
+  return subcommand('iperf', 'throughput between two members, by iperf3')
+    .argument('<from>', 'sender')
+    .argument('<to>', 'receiver')
+    .option('-u, --udp', 'datagrams instead of a TCP stream')
+    .option('-b, --bitrate <rate>', 'rate to send at, such as 100M')
+    .option('-l, --length <bytes>', 'bytes of a datagram or write', wholeNumber)
+    .option('-t, --time <seconds>', 'how long', wholeNumber, 3)
+    .option('-P, --streams <n>', 'parallel streams', wholeNumber)
+    .action(async (from: string, to: string, flags: IperfFlags) => {
+      const options: IperfOptions = {
+        udp: flags.udp === true,
+        seconds: flags.time,
+        ...(flags.bitrate === undefined ? {} : { bitrate: flags.bitrate }),
+        ...(flags.length === undefined ? {} : { lengthBytes: flags.length }),
+        ...(flags.streams === undefined ? {} : { streams: flags.streams }),
+      }
+      const result = await Lab.open(flags.name).iperf(from, to, options)
+      show(flags, result, () => iperfText(result))
+    })
+}
+
+function faultCommand(): Command {
+  const apply = async (fault: Fault, flags: CommonFlags) => {
+    await Lab.open(flags.name).fault(fault)
+    show(flags, fault, () => `${describeFault(fault)}\n`)
+  }
+  const share = '<percent>'
+  return new Command('fault')
+    .description('break something on purpose; `heal` repairs it')
+    .addCommand(
+      subcommand('loss', 'lose a share of the packets between hosts')
+        .argument(share)
+        .action((percent: string, flags: CommonFlags) =>
+          apply({ kind: 'loss', percent: parsePercent(percent) }, flags),
+        ),
+    )
+    .addCommand(
+      subcommand('duplicate', 'deliver a share of the packets between hosts twice')
+        .argument(share)
+        .action((percent: string, flags: CommonFlags) =>
+          apply({ kind: 'duplicate', percent: parsePercent(percent) }, flags),
+        ),
+    )
+    .addCommand(
+      subcommand('cut', 'let nothing pass to and from a host, or between two')
+        .argument('<host>')
+        .argument('[other]')
+        .action((host: string, other: string | undefined, flags: CommonFlags) =>
+          apply({ kind: 'cut', hosts: other === undefined ? [host] : [host, other] }, flags),
+        ),
+    )
+    .addCommand(
+      subcommand('crash', "kill a host's daemon (kill -9)")
+        .argument('<host>')
+        .action((host: string, flags: CommonFlags) => apply({ kind: 'crash', host }, flags)),
+    )
+}
+
+function healCommand(): Command {
+  return subcommand('heal', 'take faults away and start killed daemons again')
+    .argument('[what]', 'loss, duplicate, cut, crash, or a host; everything when absent')
+    .action(async (what: string | undefined, flags: CommonFlags) => {
+      const lab = Lab.open(flags.name)
+      await lab.heal(what)
+      const { faults } = lab.report()
+      show(flags, faults, () => `faults: ${faults.length === 0 ? 'none' : faults.map(describeFault).join(', ')}\n`)
+    })
+}
+
+function downCommand(): Command {
+  return subcommand('down', 'remove the lab: daemons, namespaces, files').action(async (flags: CommonFlags) => {
+    const removed = await Lab.down(flags.name)
+    const text = `removed ${removed.daemons} daemons and ${removed.namespaces} namespaces\n`
+    show(flags, removed, () => (removed.namespaces === 0 && !removed.files ? `no lab "${flags.name}"\n` : text))
+  })
+}
+
+/** Data goes to standard output, in the form that was asked for. */
+function show(flags: CommonFlags, data: unknown, text: () => string): void {
+  process.stdout.write(flags.output === 'json' ? `${JSON.stringify(data, null, 2)}\n` : text())
+}
+
+function progress(line: string): void {
+  process.stderr.write(`${line}\n`)
+}
+
+function wholeNumber(text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text)
+  throw new InvalidArgumentError('a whole number is wanted')
+}
+
+function commaList(text: string): string[] {
+  return text.split(',').filter(Boolean)
+}
+
+function collect(word: string, words: readonly string[]): string[] {
+  return [...words, word]
+}

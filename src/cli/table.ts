@@ -1,0 +1,54 @@
+// Text for people: columns, marks and colour, with the fall-backs that plain terminals need.
+import { styleText } from 'node:util'
+
+/** What the output can show. */
+export interface Terminal {
+  readonly colour: boolean
+  /** Whether characters beyond ASCII come out right. */
+  readonly unicode: boolean
+}
+
+/** Judges a stream by the environment: NO_COLOR, FORCE_COLOR, TERM and the locale. */
+export function terminalOf(stream: { readonly isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): Terminal {
+  const forced = env.FORCE_COLOR !== undefined && env.FORCE_COLOR !== '0'
+  const plain = (env.NO_COLOR ?? '') !== '' || env.TERM === 'dumb'
+  const locale = env.LC_ALL || env.LC_CTYPE || env.LANG || ''
+  return { colour: !plain && (forced || stream.isTTY === true), unicode: /utf-?8/i.test(locale) }
+}
+
+/** A word with a mark, never colour alone: `✓`/`✗`, or `OK`/`FAIL` where those cannot be shown. */
+export function mark(good: boolean, terminal: Terminal): string {
+  const text = terminal.unicode ? (good ? '✓' : '✗') : good ? 'OK' : 'FAIL'
+  return paint(good ? 'blue' : 'yellow', text, terminal)
+}
+
+export function paint(colour: 'blue' | 'yellow' | 'bold' | 'dim', text: string, terminal: Terminal): string {
+  return terminal.colour ? styleText(colour, text, { validateStream: false }) : text
+}
+
+/** Rows below a heading, columns two blanks apart, no blanks at line ends. Cells may hold colour. */
+export function table(heading: readonly string[], rows: readonly (readonly string[])[]): string {
+  const lines = [heading, ...rows]
+  const widths = heading.map((_, column) => Math.max(...lines.map((line) => width(line[column] ?? ''))))
+  return lines
+    .map((line) => line.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - width(cell))).join('  '))
+    .map((line) => `${line.trimEnd()}\n`)
+    .join('')
+}
+
+function width(cell: string): number {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what is looked for
+  return cell.replace(/\u001b\[[0-9;]*m/g, '').length
+}
+
+/** `9.41 Gbit/s`, `100 Mbit/s`: three significant digits. */
+export function formatBitrate(bitsPerSecond: number): string {
+  const units = ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s']
+  let value = bitsPerSecond
+  let unit = 0
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000
+    unit++
+  }
+  return `${value.toPrecision(3).replace(/e\+.*/, '')} ${units[unit]}`
+}

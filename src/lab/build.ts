@@ -1,0 +1,57 @@
+// Builds a planned lab, from bare namespaces to ready daemons and pods. Whoever calls it removes everything if it fails.
+
+import { readFileSync } from 'node:fs'
+import { formatPrefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
+import { readSubnetFile } from '../config/subnet-file.ts'
+import { FlanneletteError } from '../errors.ts'
+import { startDaemon, suggestSubnet, waitReady } from './daemon-process.ts'
+import type { UpContext } from './lab.ts'
+import { hostFiles, type LabHost, type LabState, writeLabState } from './lab-state.ts'
+import { createNamespaces } from './namespaces.ts'
+import { type LabPlan, podAddress } from './plan.ts'
+import { buildPodNetwork } from './pod-network.ts'
+import { buildUnderlay } from './underlay.ts'
+
+/** Returns the state of the finished lab, which is on disk as well. @throws FlanneletteError `host-command`, `lab-state` */
+export async function buildLab(plan: LabPlan, initial: LabState, context: UpContext): Promise<LabState> {
+  const progress = context.progress ?? (() => {})
+  const { options } = initial
+  progress(`${plan.hosts.length} hosts and ${plan.pods.length} pods: namespaces and underlay (${options.underlay})`)
+  await createNamespaces(plan)
+  await buildUnderlay(plan, options.underlay)
+  context.signal?.throwIfAborted()
+  progress('starting the daemons')
+  const started = plan.hosts.map((host): LabHost => {
+    suggestSubnet(plan, host)
+    return { ...host, subnet: '', mtuBytes: 0, daemon: startDaemon(options, host) }
+  })
+  // On disk before anything can go wrong, so that whoever cleans up knows the processes.
+  writeLabState({ ...initial, hosts: started })
+  const hosts = await Promise.all(started.map((host) => awaitHost(plan, host, context.signal)))
+  progress('connecting the pods')
+  const pods = await Promise.all(hosts.map((host) => connectPods(plan, host)))
+  context.signal?.throwIfAborted()
+  const state: LabState = { ...initial, phase: 'up', hosts, pods: pods.flat() }
+  writeLabState(state)
+  return state
+}
+
+async function awaitHost(plan: LabPlan, host: LabHost, signal?: AbortSignal): Promise<LabHost> {
+  if (host.daemon === null) return host
+  await waitReady(plan.name, host.name, host.daemon, plan.hosts.length - 1, signal)
+  const { subnetFile } = hostFiles(plan.name, host.name)
+  const subnet = readSubnetFile(subnetFile)?.subnet ?? null
+  const mtuBytes = Number(/^FLANNEL_MTU=(\d+)$/m.exec(readFileSync(subnetFile, 'utf8'))?.[1])
+  if (subnet === null || !(mtuBytes > 0)) {
+    throw new FlanneletteError('lab-state', `the daemon of ${host.name} wrote no usable ${subnetFile}`)
+  }
+  return { ...host, subnet: formatPrefix(subnet), mtuBytes }
+}
+
+async function connectPods(plan: LabPlan, host: LabHost) {
+  const subnet = parsePrefix(host.subnet)
+  if (subnet === null) throw new FlanneletteError('lab-state', `${host.name} has no subnet`)
+  const pods = plan.pods.filter((pod) => pod.host === host.name)
+  await buildPodNetwork({ hostNamespace: host.namespace, subnet, mtuBytes: host.mtuBytes, pods })
+  return pods.map((pod) => ({ ...pod, address: podAddress(subnet, pod.number) }))
+}

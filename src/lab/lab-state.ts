@@ -1,0 +1,131 @@
+// What a lab remembers between commands: one JSON file in /run, written atomically, gone after a reboot like the
+// namespaces it speaks of.
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { writeFileAtomically } from '../atomic-file.ts'
+import { FlanneletteError } from '../errors.ts'
+import type { Fault } from './faults.ts'
+import type { HostPlan, LabOptions, PodPlan } from './plan.ts'
+import type { ProcessIdentity } from './process-identity.ts'
+
+/** The files of one lab. */
+export const LABS_DIRECTORY = '/run/flannelette/lab'
+
+export interface LabHost extends Omit<HostPlan, 'subnet'> {
+  /** The lease it really got, `10.244.1.0/24`; empty until its daemon is ready. */
+  readonly subnet: string
+  readonly mtuBytes: number
+  /** `null` after `fault crash`. */
+  readonly daemon: ProcessIdentity | null
+}
+
+export interface LabPod extends PodPlan {
+  readonly address: string
+}
+
+export interface LabState {
+  readonly version: 1
+  readonly name: string
+  readonly phase: 'starting' | 'up'
+  /** The command that is, or was, bringing it up. */
+  readonly starter: ProcessIdentity
+  readonly options: LabOptions
+  readonly switchNamespace: string | null
+  readonly hosts: readonly LabHost[]
+  readonly pods: readonly LabPod[]
+  readonly faults: readonly Fault[]
+}
+
+export interface LabFiles {
+  readonly directory: string
+  readonly state: string
+  readonly store: string
+}
+
+export function labFiles(name: string): LabFiles {
+  const directory = `${LABS_DIRECTORY}/${name}`
+  return { directory, state: `${directory}/state.json`, store: `${directory}/store` }
+}
+
+export interface HostFiles {
+  readonly directory: string
+  readonly subnetFile: string
+  readonly stateDirectory: string
+  readonly statusFile: string
+  readonly log: string
+}
+
+export function hostFiles(lab: string, host: string): HostFiles {
+  const directory = `${labFiles(lab).directory}/${host}`
+  const stateDirectory = `${directory}/state`
+  return {
+    directory,
+    subnetFile: `${directory}/subnet.env`,
+    stateDirectory,
+    statusFile: `${stateDirectory}/status.json`,
+    log: `${directory}/daemon.log`,
+  }
+}
+
+/**
+ * Takes the lab's name by making its directory with the first state in it, both at once: of two commands only one
+ * succeeds, and nobody sees a lab without a state. False when the name is taken.
+ */
+export function claimLab(state: LabState): boolean {
+  const { directory } = labFiles(state.name)
+  const prepared = `${LABS_DIRECTORY}/.${state.name}-${process.pid}`
+  const content = `${JSON.stringify(state, null, 2)}\n`
+  writeFileAtomically(`${prepared}/state.json`, content, { mode: 0o644, durable: false })
+  try {
+    renameSync(prepared, directory)
+    return true
+  } catch (error) {
+    rmSync(prepared, { recursive: true, force: true })
+    if (['EEXIST', 'ENOTEMPTY'].includes((error as NodeJS.ErrnoException).code ?? '')) return false
+    throw error
+  }
+}
+
+/** `null` when there is none, or one that cannot be read: such a lab is a leftover to be removed. */
+export function readLabState(name: string): LabState | null {
+  try {
+    const state = JSON.parse(readFileSync(labFiles(name).state, 'utf8')) as LabState
+    return state.version === 1 ? state : null
+  } catch {
+    return null
+  }
+}
+
+export function writeLabState(state: LabState): void {
+  writeFileAtomically(labFiles(state.name).state, `${JSON.stringify(state, null, 2)}\n`, {
+    mode: 0o644,
+    durable: false,
+  })
+}
+
+export function removeLabFiles(name: string): boolean {
+  const { directory } = labFiles(name)
+  if (!existsSync(directory)) return false
+  rmSync(directory, { recursive: true, force: true })
+  return true
+}
+
+/** Names of the labs that have files here. */
+export function labNames(): string[] {
+  if (!existsSync(LABS_DIRECTORY)) return []
+  return readdirSync(LABS_DIRECTORY)
+    .filter((name) => !name.startsWith('.'))
+    .sort()
+}
+
+/** @throws FlanneletteError `lab-state` when there is no such lab, with what to do */
+export function requireLabState(name: string): LabState {
+  const state = readLabState(name)
+  if (state?.phase === 'up') return state
+  const others = labNames().filter((other) => other !== name)
+  const remedy =
+    others.length === 0
+      ? 'bring one up: flannelette lab up'
+      : `bring it up with flannelette lab up --name ${name}, or name another: ${others.join(', ')}`
+  const what = state === null ? `there is no lab "${name}"` : `the lab "${name}" is not up`
+  throw new FlanneletteError('lab-state', what, { remedy })
+}

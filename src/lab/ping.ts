@@ -1,0 +1,75 @@
+// Pings between members of a lab: one pair, or every ordered pair as a matrix.
+import { attempt, commandFailure } from '../host/command.ts'
+
+/** A member of a lab by name, with the namespace it lives in and the address others reach it at. */
+export interface Endpoint {
+  readonly name: string
+  readonly namespace: string
+  readonly address: string
+}
+
+export interface PingOptions {
+  /** Echo requests per pair; default 1. */
+  readonly count?: number
+  /** Payload bytes; default 56, as ping's own. */
+  readonly sizeBytes?: number
+  /** Sets DF: nothing on the way may fragment. */
+  readonly dontFragment?: boolean
+}
+
+export interface PingResult {
+  readonly from: string
+  readonly to: string
+  readonly sent: number
+  readonly received: number
+  /** Average round trip in milliseconds, `null` when nothing came back. */
+  readonly averageMs: number | null
+}
+
+/** Seconds to wait for an answer. */
+const ANSWER_SECONDS = 2
+const INTERVAL_SECONDS = 0.05
+/** Pairs that are pinged at the same time. */
+const PARALLEL = 8
+
+export async function ping(from: Endpoint, to: Endpoint, options: PingOptions = {}): Promise<PingResult> {
+  const count = options.count ?? 1
+  const argv = [
+    ...['ping', '-n', '-q', '-c', String(count), '-i', String(INTERVAL_SECONDS), '-W', String(ANSWER_SECONDS)],
+    ...(options.sizeBytes === undefined ? [] : ['-s', String(options.sizeBytes)]),
+    ...(options.dontFragment === true ? ['-M', 'do'] : []),
+    to.address,
+  ]
+  const timeoutMs = (count * INTERVAL_SECONDS + ANSWER_SECONDS + 10) * 1000
+  const result = await attempt(argv, { namespace: from.namespace, timeoutMs })
+  const counts = parsePing(result.stdout)
+  if (counts === null) throw commandFailure(argv, result, from.namespace)
+  return { from: from.name, to: to.name, ...counts }
+}
+
+/** Reads the closing lines of iputils' ping; `null` when they are missing. */
+export function parsePing(output: string): Pick<PingResult, 'sent' | 'received' | 'averageMs'> | null {
+  const counts = /(\d+) packets transmitted, (\d+) received/.exec(output)
+  if (counts === null) return null
+  const times = /= [\d.]+\/([\d.]+)\//.exec(output)
+  return {
+    sent: Number(counts[1]),
+    received: Number(counts[2]),
+    averageMs: times === null ? null : Number(times[1]),
+  }
+}
+
+/** Every ordered pair of different members, in the order of the list. */
+export async function pingAll(members: readonly Endpoint[], options: PingOptions = {}): Promise<PingResult[]> {
+  const pairs = members.flatMap((from) => members.filter((to) => to !== from).map((to) => ({ from, to })))
+  const results: PingResult[] = []
+  let next = 0
+  const worker = async () => {
+    for (let index = next++; index < pairs.length; index = next++) {
+      const pair = pairs[index]
+      if (pair !== undefined) results[index] = await ping(pair.from, pair.to, options)
+    }
+  }
+  await Promise.all(Array.from({ length: PARALLEL }, worker))
+  return results
+}

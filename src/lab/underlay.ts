@@ -1,0 +1,76 @@
+// The network between the hosts: a switch (a bridge in a namespace of its own) with one link per host, or one direct
+// link, and the offloads that make the links behave like a virtual machine's, a modern card's or a plain wire.
+import { type Features, setFeatures } from '../host/ethtool.ts'
+import { batch } from '../host/ip.ts'
+import { writeSetting } from '../host/sysctl.ts'
+import { type HostPlan, type LabPlan, UNDERLAY_PREFIX_LENGTH, type UnderlayKind } from './plan.ts'
+
+/** Name of the underlay interface inside every host. */
+export const UNDERLAY_INTERFACE = 'eth0'
+
+const NO_TUNNEL_OFFLOAD: Features = {
+  tso: false,
+  'tx-udp_tnl-segmentation': false,
+  'tx-udp_tnl-csum-segmentation': false,
+  gro: true,
+}
+
+/**
+ * Features for the ends of a link; empty: as the kernel made them (super-packets pass untouched). `wire`: every packet
+ * has MTU size and a software checksum. `uso`: UDP segmentation is left to the link, tunnels get no help from it.
+ */
+export const LINK_FEATURES: Readonly<Record<UnderlayKind, Features>> = {
+  veth: {},
+  wire: { tx: false, 'tx-udp-segmentation': false, ...NO_TUNNEL_OFFLOAD },
+  uso: { tx: true, 'tx-udp-segmentation': true, ...NO_TUNNEL_OFFLOAD },
+}
+
+export async function buildUnderlay(plan: LabPlan, kind: UnderlayKind): Promise<void> {
+  await batch('ip', linkCommands(plan), { namespace: plan.switchNamespace ?? plan.hosts[0]?.namespace })
+  await Promise.all([
+    ...plan.hosts.map((host) => setUpHost(host, kind)),
+    ...(plan.switchNamespace === null ? [] : plan.hosts.map((host) => setUpPort(plan.switchNamespace, host, kind))),
+  ])
+}
+
+/** Commands in the switch's namespace, or in the first host's when there is no switch. */
+export function linkCommands(plan: LabPlan): string[] {
+  if (plan.switchNamespace === null) {
+    const peer = plan.hosts[1]?.namespace
+    return [`link add ${UNDERLAY_INTERFACE} type veth peer name ${UNDERLAY_INTERFACE} netns ${peer}`]
+  }
+  const ports = plan.hosts.flatMap(({ name, namespace }) => [
+    `link add ${name} type veth peer name ${UNDERLAY_INTERFACE} netns ${namespace}`,
+    `link set dev ${name} addrgenmode none`,
+    `link set dev ${name} master switch up`,
+  ])
+  return [
+    'link add switch type bridge mcast_snooping 0',
+    'link set dev switch addrgenmode none',
+    'link set dev switch up',
+    ...ports,
+  ]
+}
+
+async function setUpHost(host: HostPlan, kind: UnderlayKind): Promise<void> {
+  const where = { namespace: host.namespace }
+  await batch(
+    'ip',
+    [
+      'link set dev lo up',
+      `link set dev ${UNDERLAY_INTERFACE} addrgenmode none`,
+      `address add ${host.underlayAddress}/${UNDERLAY_PREFIX_LENGTH} brd + dev ${UNDERLAY_INTERFACE}`,
+      `link set dev ${UNDERLAY_INTERFACE} up`,
+    ],
+    where,
+  )
+  await setFeatures(UNDERLAY_INTERFACE, LINK_FEATURES[kind], where)
+  await writeSetting('net/ipv4/ip_forward', 1, where)
+}
+
+async function setUpPort(namespace: string | null, host: HostPlan, kind: UnderlayKind): Promise<void> {
+  const features = LINK_FEATURES[kind]
+  if (namespace === null || Object.keys(features).length === 0) return
+  // A switch forwards packets as they come: it must not merge them.
+  await setFeatures(host.name, { ...features, gro: false }, { namespace })
+}

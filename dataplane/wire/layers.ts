@@ -89,7 +89,8 @@ function walkVirtioNet(stretch: Stretch): Described {
   const { buf, view, at, end } = stretch
   const notes = virtioNet.describe(buf, at, end)
   const rest = behind(stretch, virtioNet.HEADER_LEN)
-  if (!holds(stretch, virtioNet.HEADER_LEN)) return { notes, next: null, rest }
+  const ipv6 = rest.at < end && ipv4.getVersion(view, rest.at) === 6
+  if (ipv6 || !holds(stretch, virtioNet.HEADER_LEN)) return { notes, next: null, rest }
   const pending = (virtioNet.getFlags(view, at) & virtioNet.FLAG_NEEDS_CSUM) !== 0
   return { notes, next: 'ipv4', rest: { ...rest, carriage: { source: 0, destination: 0, partial: false, pending } } }
 }

@@ -1,0 +1,51 @@
+// VXLAN as flannel uses it (RFC 7348): VXLAN header, then an inner Ethernet header between the two VTEPs' MACs.
+import type { DropReason } from '../drop-reason.ts'
+import type { ForwardingTable } from '../forwarding/forwarding-table.ts'
+import * as ethernet from '../wire/ethernet.ts'
+import * as vxlan from '../wire/vxlan.ts'
+import type { Encapsulation } from './encapsulation.ts'
+
+const INNER_ETHERNET = vxlan.HEADER_LEN
+/** The group (multicast) bit of a MAC, as a bit of the 48-bit number (IEEE 802). */
+const GROUP_BIT = 2 ** 40
+
+export class VxlanEncapsulation implements Encapsulation {
+  readonly name = 'vxlan'
+  readonly headerBytes = vxlan.HEADER_LEN + ethernet.HEADER_LEN
+  readonly #mac: number
+  readonly #vniWord: number
+
+  /** `vni` is 24 bits, `mac` our own VTEP's MAC as a 48-bit number. */
+  constructor(options: { readonly vni: number; readonly mac: number }) {
+    this.#mac = options.mac
+    this.#vniWord = (options.vni << 8) >>> 0
+  }
+
+  write(view: DataView, at: number, table: ForwardingTable, entry: number): void {
+    vxlan.write(view, at, table.vni(entry))
+    const peerMac = table.macHigh(entry) * 2 ** 32 + table.macLow(entry)
+    ethernet.write(view, at + INNER_ETHERNET, peerMac, this.#mac, ethernet.ETHERTYPE_IPV4)
+  }
+
+  check(view: DataView, at: number, length: number): DropReason | null {
+    if (length < this.headerBytes) return 'vxlan-short'
+    if (vxlan.getWord0(view, at) !== vxlan.WORD0 || vxlan.getWord1(view, at) !== this.#vniWord) {
+      return this.#whyNotOurs(view, at)
+    }
+    const inner = at + INNER_ETHERNET
+    if (ethernet.getDestination(view, inner) !== this.#mac) return 'inner-destination-mac'
+    const source = ethernet.getSource(view, inner)
+    // As the kernel: our own MAC is a loop, zero and group addresses are nobody (drivers/net/vxlan, is_valid_ether_addr).
+    if (source === this.#mac || source === 0 || Math.floor(source / GROUP_BIT) % 2 === 1) return 'inner-source-mac'
+    const etherType = ethernet.getEtherType(view, inner)
+    if (etherType === ethernet.ETHERTYPE_IPV4) return null
+    return etherType === ethernet.ETHERTYPE_IPV6 ? 'ipv6-unsupported' : 'inner-ethertype'
+  }
+
+  /** The VXLAN header is not exactly ours: the same order of checks as the kernel's vxlan_rcv. */
+  #whyNotOurs(view: DataView, at: number): DropReason {
+    if ((vxlan.getFlags(view, at) & vxlan.FLAG_VNI_VALID) === 0) return 'vxlan-no-vni'
+    if (vxlan.getVni(view, at) !== this.#vniWord >>> 8) return 'vni-unknown'
+    return 'vxlan-reserved-bits'
+  }
+}

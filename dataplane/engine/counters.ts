@@ -1,0 +1,112 @@
+// Counters: always on, one writer per cell, readable by any thread. Cells are 64-bit floats in shared memory: exact
+// up to 2^53 and never torn on the 64-bit machines that run us. Names are the ones of metrics and docs.
+import { DROP_REASON_NAMES, type DropReason } from '../drop-reason.ts'
+import type { Direction } from '../step.ts'
+
+const PLAIN = [
+  // A super-packet counts as the packets it stands for; bytes are those of the inner packets (outbound) or of the
+  // datagrams (inbound). For each direction: read = passed + dropped, in packets and in bytes.
+  'outbound.packets.read',
+  'outbound.bytes.read',
+  'outbound.packets.passed',
+  'outbound.bytes.passed',
+  'inbound.packets.read',
+  'inbound.bytes.read',
+  'inbound.packets.passed',
+  'inbound.bytes.passed',
+  // what it took
+  'outbound.calls.read',
+  'outbound.calls.send',
+  'outbound.messages.sent',
+  'outbound.super-packets',
+  'outbound.foreign-source',
+  'inbound.calls.receive',
+  'inbound.calls.write',
+  'inbound.super-packets',
+  'inbound.checksum.partial',
+  'inbound.checksum.bad',
+  'icmp.sent',
+  'icmp.suppressed',
+  'icmp.failed',
+  'socket.overflowed',
+] as const
+
+export type CounterName = (typeof PLAIN)[number]
+
+const INDEX = new Map<string, number>(PLAIN.map((name, index) => [name, index]))
+const REASONS = new Map<DropReason, number>(DROP_REASON_NAMES.map((reason, index) => [reason, index]))
+const DIRECTIONS: Record<Direction, number> = { outbound: 0, inbound: 1 }
+/** Per direction and reason: packets, bytes. */
+const DROP_CELLS = DROP_REASON_NAMES.length * 2
+const CELLS = PLAIN.length + 2 * DROP_CELLS
+
+/** Cell of a counter; resolve once, at module load, and use the number on the hot path. */
+export function cellOf(name: CounterName): number {
+  return INDEX.get(name)!
+}
+
+/** First of the two cells (packets, bytes) of a drop reason. */
+export function dropCellOf(direction: Direction, reason: DropReason): number {
+  return PLAIN.length + DIRECTIONS[direction] * DROP_CELLS + REASONS.get(reason)! * 2
+}
+
+export class Counters {
+  readonly buffer: SharedArrayBuffer
+  readonly cells: Float64Array
+
+  /** Counters in new shared memory, or in memory that another thread handed over. */
+  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(CELLS * 8)) {
+    this.buffer = buffer
+    this.cells = new Float64Array(buffer)
+  }
+
+  add(cell: number, amount: number): void {
+    this.cells[cell]! += amount
+  }
+
+  /** Counts packets that were not passed on, and their bytes. */
+  drop(direction: Direction, reason: DropReason, packets: number, bytes: number): void {
+    const cell = dropCellOf(direction, reason)
+    this.cells[cell]! += packets
+    this.cells[cell + 1]! += bytes
+  }
+
+  get(name: CounterName): number {
+    return this.cells[cellOf(name)]!
+  }
+
+  dropped(direction: Direction, reason: DropReason): { packets: number; bytes: number } {
+    const cell = dropCellOf(direction, reason)
+    return { packets: this.cells[cell]!, bytes: this.cells[cell + 1]! }
+  }
+
+  /** Every counter by name; drops as `outbound.dropped.no-route` and `outbound.dropped-bytes.no-route`. */
+  snapshot(): Record<string, number> {
+    const all: Record<string, number> = {}
+    for (const name of PLAIN) all[name] = this.get(name)
+    for (const direction of ['outbound', 'inbound'] as const) {
+      for (const reason of DROP_REASON_NAMES) {
+        const { packets, bytes } = this.dropped(direction, reason)
+        all[`${direction}.dropped.${reason}`] = packets
+        all[`${direction}.dropped-bytes.${reason}`] = bytes
+      }
+    }
+    return all
+  }
+
+  /** What was read minus what was passed on and what was dropped: zero in every direction, always. */
+  imbalance(): { packets: number; bytes: number } {
+    let packets = 0
+    let bytes = 0
+    for (const direction of ['outbound', 'inbound'] as const) {
+      packets += this.get(`${direction}.packets.read`) - this.get(`${direction}.packets.passed`)
+      bytes += this.get(`${direction}.bytes.read`) - this.get(`${direction}.bytes.passed`)
+      for (const reason of DROP_REASON_NAMES) {
+        const dropped = this.dropped(direction, reason)
+        packets -= dropped.packets
+        bytes -= dropped.bytes
+      }
+    }
+    return { packets, bytes }
+  }
+}

@@ -1,0 +1,49 @@
+// The engine: both directions, the table they share, and the sink that looks on. Knows no store, no logger, no timer;
+// whoever owns it calls `outbound()` when the TUN is readable and `inbound()` when the socket is.
+import { encodeForwardingTable, ForwardingTable } from '../forwarding/forwarding-table.ts'
+import type { StepSink } from '../step.ts'
+import { Inbound } from './inbound.ts'
+import { Outbound, type OutboundParts } from './outbound.ts'
+
+/** Packet memory that an engine needs: slots, areas, slabs and iovecs, with room to spare. */
+export const ENGINE_MEMORY_BYTES = 2 * 1024 * 1024
+
+export type EngineParts = OutboundParts
+
+export class Engine {
+  readonly #outbound: Outbound
+  readonly #inbound: Inbound
+  #table = new ForwardingTable(encodeForwardingTable([], 0))
+
+  constructor(parts: EngineParts) {
+    this.#outbound = new Outbound(parts, this.#table)
+    this.#inbound = new Inbound(parts, this.#table)
+  }
+
+  get table(): ForwardingTable {
+    return this.#table
+  }
+
+  /** Forwards by this table from the next packet on. Never called while a direction runs: same thread. */
+  replaceTable(encoded: SharedArrayBuffer): void {
+    this.#table = new ForwardingTable(encoded)
+    this.#outbound.replaceTable(this.#table)
+    this.#inbound.replaceTable(this.#table)
+  }
+
+  /** Lets somebody look at every step, or nobody (`null`), which costs nothing. */
+  setSink(sink: StepSink | null): void {
+    this.#outbound.setSink(sink)
+    this.#inbound.setSink(sink)
+  }
+
+  /** TUN → underlay; see {@link Outbound.run}. */
+  outbound(): number {
+    return this.#outbound.run()
+  }
+
+  /** Underlay → TUN; see {@link Inbound.run}. */
+  inbound(): number {
+    return this.#inbound.run()
+  }
+}

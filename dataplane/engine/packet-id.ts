@@ -1,0 +1,32 @@
+// Packet ids: equal at every capture point and on every host, from inner fields that encapsulation leaves alone.
+// Used only while somebody traces.
+import * as ipv4 from '../wire/ipv4.ts'
+import * as tcp from '../wire/tcp.ts'
+import * as udp from '../wire/udp.ts'
+
+/** One round of a 32-bit multiplicative hash (the mixing constant of MurmurHash3's finaliser). */
+function mix(hash: number, word: number): number {
+  const mixed = Math.imul(hash ^ word, 0x85ebca6b)
+  return (mixed ^ (mixed >>> 15)) >>> 0
+}
+
+/**
+ * Id of the inner IPv4 packet of `length` bytes at `at`, an unsigned 32-bit number. TTL, TOS and checksums are left
+ * out: routers, congestion and offloads change them on the way. Any bytes are accepted.
+ */
+export function packetId(view: DataView, at: number, length: number): number {
+  if (length < ipv4.HEADER_LEN) return mix(length, 0)
+  const headerBytes = ipv4.getHeaderBytes(view, at)
+  const transport = at + headerBytes
+  const left = length - headerBytes
+  let id = mix(ipv4.getSource(view, at), ipv4.getDestination(view, at))
+  id = mix(id, (ipv4.getProtocol(view, at) << 16) | ipv4.getTotalLength(view, at))
+  id = mix(id, (ipv4.getIdentification(view, at) << 16) | (ipv4.getFragmentWord(view, at) & ipv4.OFFSET_MASK))
+  if (left >= udp.HEADER_LEN) id = mix(id, udp.getPorts(view, transport))
+  if (ipv4.getProtocol(view, at) === ipv4.PROTOCOL_TCP && left >= tcp.HEADER_LEN) {
+    id = mix(id, tcp.getSequence(view, transport))
+  } else if (left >= udp.HEADER_LEN + 4) {
+    id = mix(id, view.getUint32(transport + udp.HEADER_LEN))
+  }
+  return id
+}

@@ -1,0 +1,172 @@
+// The underlay socket: opened by the main thread, used by a worker. sendmmsg(2) with UDP_SEGMENT, recvmmsg(2) with
+// UDP_GRO (udp(7)).
+import type { PacketMemory } from '../../memory/packet-memory.ts'
+import { EAGAIN, EINTR, ENOBUFS } from '../errno.ts'
+import { type ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
+import type { SendBatch } from '../send-batch.ts'
+import type { UnderlaySocket } from '../underlay-socket.ts'
+import * as libc from './libc.ts'
+import { AF_INET, MessageHeaders, type ReceivedControl, socketAddress } from './message-header.ts'
+import { POLLOUT, PollSet } from './poll-set.ts'
+
+const SOCK_DGRAM = 2
+const SOCK_NONBLOCK = 0x800
+const SOCK_CLOEXEC = 0x80000
+const SOL_IP = 0
+const SOL_SOCKET = 1
+const SOL_UDP = 17
+const SO_SNDBUF = 7
+const SO_RCVBUF = 8
+const SO_SNDBUFFORCE = 32
+const SO_RCVBUFFORCE = 33
+const SO_RXQ_OVFL = 40
+const IP_MTU_DISCOVER = 10
+const IP_PMTUDISC_OMIT = 5
+const IP_RECVTOS = 13
+const UDP_SEGMENT = 103
+const UDP_GRO = 104
+const MSG_TRUNC = 0x20
+const MSG_CTRUNC = 0x8
+const MSG_DONTWAIT = 0x40
+
+/** Asked for; the kernel doubles it for its own accounting, where a 1450-byte datagram costs more than 2 KiB. */
+const BUFFER_BYTES = 16 * 1024 * 1024
+/** How long a send may wait for room, milliseconds. */
+const SEND_WAIT_MS = 10
+const NOBUFS_RETRIES = 3
+/** Segments per send: 64 before Linux 6.9 (UDP_MAX_SEGMENTS); one less, since old kernels count the header too. */
+const SEGMENTS = 63
+const SEGMENTS_FROM_6_9 = 127
+/** Messages of one sendmmsg(2): what a SendBatch holds. */
+const MESSAGES = 64
+
+export interface UdpFailure {
+  readonly step: 'socket' | 'bind'
+  readonly errno: number
+}
+
+export interface OpenUdpSocket {
+  readonly fd: number
+  /** Segments that one send may carry, 1 without UDP_SEGMENT. */
+  readonly maxSegments: number
+  /** Whether trains of datagrams arrive merged (UDP_GRO). */
+  readonly receivesMerged: boolean
+  /** Receive buffer that was granted, bytes as the kernel counts them. */
+  readonly receiveBufferBytes: number
+}
+
+/** `6.18.44-x` → [6, 18]; unknown text → [0, 0]. */
+export function kernelVersion(release: string): readonly [number, number] {
+  const match = /^(\d+)\.(\d+)/.exec(release)
+  return match === null ? [0, 0] : [Number(match[1]), Number(match[2])]
+}
+
+/** Opens the socket on `address`:`port`. Fails with `bind` EADDRINUSE when somebody listens there already. */
+export function openUdpSocket(address: number, port: number, kernelRelease: string): OpenUdpSocket | UdpFailure {
+  const fd = libc.socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
+  if (fd < 0) return { step: 'socket', errno: -fd }
+  const bound = libc.bind(fd, socketAddress(address, port))
+  if (bound < 0) {
+    libc.close(fd)
+    return { step: 'bind', errno: -bound }
+  }
+  // With CAP_NET_ADMIN beyond the sysctl limits, else as far as they allow.
+  if (libc.setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES) < 0) {
+    libc.setsockopt(fd, SOL_SOCKET, SO_RCVBUF, BUFFER_BYTES)
+  }
+  if (libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES) < 0) {
+    libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES)
+  }
+  // As flannel's VTEP: DF clear, learnt path MTUs ignored, routers may fragment.
+  libc.setsockopt(fd, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_OMIT)
+  libc.setsockopt(fd, SOL_IP, IP_RECVTOS, 1)
+  libc.setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, 1)
+  const [major, minor] = kernelVersion(kernelRelease)
+  const isAtLeast = (wantMajor: number, wantMinor: number) =>
+    major > wantMajor || (major === wantMajor && minor >= wantMinor)
+  // Before 5.12 UDP_GRO is there but unreliable.
+  const receivesMerged = isAtLeast(5, 12) && libc.setsockopt(fd, SOL_UDP, UDP_GRO, 1) >= 0
+  const segments = isAtLeast(6, 9) ? SEGMENTS_FROM_6_9 : SEGMENTS
+  return {
+    fd,
+    maxSegments: libc.getsockopt(fd, SOL_UDP, UDP_SEGMENT) >= 0 ? segments : 1,
+    receivesMerged: receivesMerged && libc.getsockopt(fd, SOL_UDP, UDP_GRO) === 1,
+    receiveBufferBytes: libc.getsockopt(fd, SOL_SOCKET, SO_RCVBUF),
+  }
+}
+
+/** The worker's end of an open socket. */
+export class UdpSocket implements UnderlaySocket {
+  readonly maxSegments: number
+  readonly #fd: number
+  readonly #memory: PacketMemory
+  readonly #writable: PollSet
+  readonly #sendHeaders: MessageHeaders
+  readonly #control: ReceivedControl = { segmentSize: 0, tos: 0, overflowed: 0 }
+  #receiveHeaders: MessageHeaders | null = null
+
+  constructor(memory: PacketMemory, options: { readonly fd: number; readonly maxSegments: number }) {
+    this.maxSegments = options.maxSegments
+    this.#fd = options.fd
+    this.#memory = memory
+    this.#writable = new PollSet(memory, [options.fd], POLLOUT)
+    this.#sendHeaders = new MessageHeaders(memory, MESSAGES)
+  }
+
+  receive(slots: ReceiveSlots): number {
+    const headers = this.#receiveHeaders ?? this.#prepareReceive(slots)
+    const received = libc.recvmmsg(this.#fd, headers.addressOf(0), slots.capacity, MSG_DONTWAIT)
+    if (received < 0) return received === -EAGAIN || received === -EINTR ? 0 : received
+    const control = this.#control
+    for (let slot = 0; slot < received; slot++) {
+      control.segmentSize = 0
+      control.tos = 0
+      headers.readControl(slot, control)
+      slots.length[slot] = headers.receivedLength(slot)
+      slots.segmentSize[slot] = control.segmentSize
+      slots.address[slot] = headers.sourceAddress(slot)
+      slots.port[slot] = headers.sourcePort(slot)
+      slots.tos[slot] = control.tos
+      slots.truncated[slot] = (headers.receivedFlags(slot) & (MSG_TRUNC | MSG_CTRUNC)) !== 0 ? 1 : 0
+      headers.resetReceive(slot)
+    }
+    slots.overflowed = control.overflowed
+    return received
+  }
+
+  #prepareReceive(slots: ReceiveSlots): MessageHeaders {
+    const headers = new MessageHeaders(this.#memory, slots.capacity)
+    headers.setSlots(slots.capacity, (slot) => slots.at(slot), SLOT_BYTES)
+    for (let slot = 0; slot < slots.capacity; slot++) headers.resetReceive(slot)
+    this.#receiveHeaders = headers
+    return headers
+  }
+
+  send(batch: SendBatch): void {
+    const headers = this.#sendHeaders
+    for (let message = 0; message < batch.count; message++) {
+      headers.setDestination(message, batch.address[message]!, batch.port[message]!)
+      headers.setIovecs(message, batch.iovecAt(message), batch.iovecCount[message]!)
+      headers.setSendControl(message, batch.segmentSize(message), batch.tos[message]!)
+    }
+    let done = 0
+    let retries = 0
+    while (done < batch.count) {
+      const sent = libc.sendmmsg(this.#fd, headers.addressOf(done), batch.count - done, 0)
+      if (sent > 0) {
+        done += sent
+        retries = 0
+      } else if (!this.#mayRetry(-sent, retries++)) {
+        batch.errno[done++] = -sent
+        retries = 0
+      }
+    }
+  }
+
+  /** Whether the message that failed shall be tried again; waits for room first, never longer than SEND_WAIT_MS. */
+  #mayRetry(errno: number, retries: number): boolean {
+    if (errno === EINTR) return true
+    if (errno === EAGAIN && retries === 0) return this.#writable.wait(SEND_WAIT_MS) > 0
+    return errno === ENOBUFS && retries < NOBUFS_RETRIES
+  }
+}

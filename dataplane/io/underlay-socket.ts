@@ -1,0 +1,18 @@
+// The underlay side of the engine: a UDP socket that moves batches, or its stand-in in memory.
+import type { ReceiveSlots } from './receive-slots.ts'
+import type { SendBatch } from './send-batch.ts'
+
+export interface UnderlaySocket {
+  /** Segments that one send may carry (UDP_SEGMENT); 1 when the kernel cannot cut datagrams for us. */
+  readonly maxSegments: number
+  /**
+   * Receives up to `slots.capacity` datagrams (or trains of equal-sized ones, see ReceiveSlots.segmentSize) without
+   * waiting. Returns how many, 0 when there is nothing to receive now, or -errno.
+   */
+  receive(slots: ReceiveSlots): number
+  /**
+   * Sends every message of the batch in order and notes in `batch.errno` what became of each (0: sent). Waits a
+   * bounded time (at most 10 ms) for room. The bytes are the caller's again when the call returns.
+   */
+  send(batch: SendBatch): void
+}

@@ -56,8 +56,13 @@ export function removeStaleSubnetFile(path: string, known: RememberedSubnet): bo
   const remembered = readSubnetFile(path)
   if (remembered === null) return false
   if (agrees(remembered.network, known.network) && agrees(remembered.subnet, known.subnet)) return false
-  rmSync(path, { force: true })
+  removeSubnetFile(path)
   return true
+}
+
+/** Removes the file; not an error when there is none. */
+export function removeSubnetFile(path: string): void {
+  rmSync(path, { force: true })
 }
 
 function agrees(remembered: Ipv4Prefix | null, known: Ipv4Prefix | null): boolean {

@@ -1,0 +1,80 @@
+// `flannelette run`: flags to options.
+import { Command, Option } from 'commander'
+import { parsePublicIp, parseRenewMargin, type RunOptions } from '../config/options.ts'
+import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
+import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
+
+const EXAMPLES = `Examples:
+  flannelette run --store file:/run/flannelette/store
+  flannelette run --store file:/run/flannelette/store --iface eth1 --log-format json
+  flannelette run --store file:/run/flannelette/store --dataplane kernel --on-exit remove
+`
+
+const EXITS = `
+Exit codes:
+  0  stopped by SIGTERM or SIGINT (device, routes and subnet.env stay unless --on-exit=remove)
+  1  the node could not start, or its lease went to another host
+  2  wrong usage or network config
+`
+
+interface Flags {
+  store: string
+  iface?: string
+  publicIp?: number
+  subnetFile: string
+  stateDir: string
+  subnetLeaseRenewMargin: number
+  dataplane: RunOptions['dataplane']
+  sourceCheck: RunOptions['sourceCheck']
+  udpChecksum: 'on' | 'off'
+  onExit: RunOptions['onExit']
+  logFormat: RunOptions['logFormat']
+  verbose: boolean
+}
+
+/** The command; `run` does the work and gives the exit code, `exit` receives it. */
+export function runCommand(run: (options: RunOptions) => Promise<number>, exit: (code: number) => void): Command {
+  return new Command('run')
+    .description('run this node: take a lease, forward pod packets to the other nodes')
+    .addHelpText('before', EXAMPLES)
+    .addHelpText('after', EXITS)
+    .requiredOption('--store <store>', 'where leases live: file:DIR')
+    .option('--iface <name|address>', 'underlay interface (default: that of the default route)')
+    .option('--public-ip <address>', 'address that peers send to (default: that of the interface)', parsePublicIp)
+    .option('--subnet-file <path>', "this node's subnet and MTU, for CNI plugins", DEFAULT_SUBNET_FILE)
+    .option(
+      '--state-dir <path>',
+      'what the node remembers: MAC, lease, last peers, status.json',
+      DEFAULT_STATE_DIRECTORY,
+    )
+    .option('--subnet-lease-renew-margin <minutes>', 'renew so long before expiry (1-1439)', parseRenewMargin, 60)
+    .addOption(choice('--dataplane <kind>', 'who moves packets', ['userspace', 'kernel']))
+    .addOption(choice('--source-check <mode>', 'whom to accept packets from', ['strict', 'peer', 'off']))
+    .addOption(choice('--udp-checksum <mode>', 'outer checksum of the kernel dataplane', ['on', 'off']))
+    .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
+    .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
+    .option('-v, --verbose', 'log more', false)
+    .action(async (flags: Flags) => exit(await run(toOptions(flags))))
+}
+
+/** The first choice is the default. */
+function choice(flags: string, about: string, choices: [string, ...string[]]): Option {
+  return new Option(flags, about).choices(choices).default(choices[0])
+}
+
+function toOptions(flags: Flags): RunOptions {
+  return {
+    store: flags.store,
+    ...(flags.iface === undefined ? {} : { iface: flags.iface }),
+    ...(flags.publicIp === undefined ? {} : { publicIp: flags.publicIp }),
+    subnetFile: flags.subnetFile,
+    stateDirectory: flags.stateDir,
+    renewMarginMinutes: flags.subnetLeaseRenewMargin,
+    dataplane: flags.dataplane,
+    sourceCheck: flags.sourceCheck,
+    udpChecksum: flags.udpChecksum === 'on',
+    onExit: flags.onExit,
+    logFormat: flags.logFormat,
+    verbose: flags.verbose,
+  }
+}

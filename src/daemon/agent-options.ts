@@ -1,0 +1,36 @@
+// What a node agent is made of. Everything that touches the machine comes in here, so that tests can stand in for it.
+import type { Clock } from '../clock.ts'
+import type { Log } from '../log.ts'
+import type { LeaseStore } from '../store/lease-store.ts'
+import type { Dataplane } from './dataplane.ts'
+import type { StateDirectory } from './state-directory.ts'
+
+/** `degraded`: forwarding, but something needs attention (store away, lease unconfirmed, leases in conflict). */
+export type AgentState = 'starting' | 'ready' | 'degraded' | 'lost' | 'stopping'
+
+/** The underlay interface and how it was found. */
+export interface Underlay {
+  readonly name: string
+  readonly index: number
+  /** Unsigned 32-bit IPv4 address. */
+  readonly address: number
+  readonly mtuBytes: number
+  readonly how: string
+}
+
+export interface AgentOptions {
+  readonly store: LeaseStore
+  readonly dataplane: Dataplane
+  readonly state: StateDirectory
+  readonly clock: Clock
+  readonly log: Log
+  /** Numbers in [0, 1). */
+  readonly random: () => number
+  readonly selectUnderlay: (options: { iface?: string; publicIp?: number }) => Promise<Underlay>
+  /** `--iface`: a name or an address. */
+  readonly iface?: string
+  /** `--public-ip`, unsigned 32-bit. */
+  readonly publicIp?: number
+  readonly subnetFile: string
+  readonly renewMarginMs: number
+}

@@ -1,0 +1,106 @@
+// `flannelette run` as a process: the only place that names concrete stores and dataplanes, and that deals with signals.
+
+import { type Clock, systemClock } from '../clock.ts'
+import type { RunOptions } from '../config/options.ts'
+import { EXIT, FlanneletteError } from '../errors.ts'
+import { KernelVtep } from '../host/kernel-vtep.ts'
+import { selectUnderlay } from '../host/underlay-interface.ts'
+import { createLog, type Log } from '../log.ts'
+import { FileStore } from '../store/file.ts'
+import type { LeaseStore } from '../store/lease-store.ts'
+import type { Dataplane } from './dataplane.ts'
+import { NodeAgent } from './node-agent.ts'
+import { StateDirectory } from './state-directory.ts'
+import { StatusFile, statusOf } from './status-file.ts'
+import { UserspaceDataplane } from './userspace-dataplane.ts'
+
+/** A stop that takes longer is cut off, in milliseconds: a supervisor's patience is short. */
+const STOP_LIMIT_MS = 1500
+
+/** Runs a node until a signal or the loss of its lease. Resolves with the exit code. @throws FlanneletteError at start */
+export async function runDaemon(options: RunOptions): Promise<number> {
+  const clock = systemClock()
+  const log = createLog({
+    format: options.logFormat,
+    level: options.verbose ? 'debug' : 'info',
+    clock,
+    sink: process.stderr,
+    terminal: process.stderr.isTTY === true,
+  })
+  const signals = new SignalWait()
+  const dataplane = createDataplane(options, log)
+  const agent = new NodeAgent({
+    store: openStore(options.store, log, clock),
+    dataplane,
+    state: new StateDirectory(options.stateDirectory, log),
+    clock,
+    log,
+    random: Math.random,
+    selectUnderlay: (wanted) => selectUnderlay(wanted),
+    ...(options.iface === undefined ? {} : { iface: options.iface }),
+    ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
+    subnetFile: options.subnetFile,
+    renewMarginMs: options.renewMarginMinutes * 60_000,
+  })
+  const status = new StatusFile(options.stateDirectory, clock, () => statusOf(agent, dataplane, clock))
+  try {
+    return await live(agent, status, signals, options, log)
+  } finally {
+    status.stop()
+    log.close()
+  }
+}
+
+async function live(agent: NodeAgent, status: StatusFile, signals: SignalWait, options: RunOptions, log: Log) {
+  const starting = agent.start().then(() => status.write())
+  status.start()
+  const first = await Promise.race([starting.then(() => 'started' as const), signals.first])
+  const event = first === 'started' ? await Promise.race([agent.lost, signals.first]) : first
+  if (event instanceof FlanneletteError) return EXIT.failed
+  log.info('stopping', `${event}: stopping, ${options.onExit === 'keep' ? 'device and routes stay' : 'removing all'}`)
+  await Promise.race([agent.stop(options.onExit), cutOff(log)])
+  log.info('stopped', 'stopped')
+  return EXIT.ok
+}
+
+function cutOff(log: Log): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => {
+      log.warn('stop-cut-off', `stopping took longer than ${STOP_LIMIT_MS} ms and was cut off`)
+      resolve()
+    }, STOP_LIMIT_MS)
+    timer.unref()
+  })
+}
+
+/** The first SIGTERM or SIGINT; a second one ends the process at once, as an impatient person expects. */
+class SignalWait {
+  readonly first: Promise<NodeJS.Signals>
+
+  constructor() {
+    this.first = new Promise((resolve) => {
+      let seen = false
+      for (const name of ['SIGTERM', 'SIGINT'] as const) {
+        process.on(name, () => {
+          if (seen) process.exit(EXIT.interrupted)
+          seen = true
+          resolve(name)
+        })
+      }
+    })
+  }
+}
+
+/** @throws FlanneletteError `usage` for a store that this version does not know */
+function openStore(spec: string, log: Log, clock: Clock): LeaseStore {
+  const directory = /^file:(.+)$/.exec(spec)?.[1]
+  if (directory === undefined) {
+    throw new FlanneletteError('usage', `--store ${spec} is not known`, { remedy: 'use --store file:DIRECTORY' })
+  }
+  return new FileStore(directory, { clock, log, random: Math.random })
+}
+
+function createDataplane(options: RunOptions, log: Log): Dataplane {
+  if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
+  return new UserspaceDataplane({ log, driver: 'offload', sourceCheck: options.sourceCheck })
+}

@@ -1,0 +1,163 @@
+// The first half of a start: from what the node remembers and what the store says to a lease.
+import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
+import { formatPrefix, type Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import { delay } from '../clock.ts'
+import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
+import { readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
+import { type VxlanBackend, vxlanBackend } from '../config/vxlan-backend.ts'
+import { FlanneletteError } from '../errors.ts'
+import { fitsRange } from '../lease/allocate.ts'
+import type { Lease, LeaseAttributes } from '../lease/lease.ts'
+import { withDeadline } from '../lease/store-deadline.ts'
+import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
+import type { AgentOptions, Underlay } from './agent-options.ts'
+import type { KeptLease } from './state-directory.ts'
+
+export interface JoinedNetwork {
+  readonly rawConfig: string
+  readonly config: NetworkConfig
+  readonly vxlan: VxlanBackend
+  readonly underlay: Underlay
+  readonly lease: Lease
+  /** False when the lease comes from the state directory because the store is away. */
+  readonly confirmed: boolean
+  /** What the store said when it was away. */
+  readonly why: string
+}
+
+const FIRST_BACKOFF_MS = 1000
+const LONGEST_BACKOFF_MS = 30_000
+
+/** @throws FlanneletteError whatever keeps the node from joining */
+export async function joinNetwork(options: AgentOptions, signal: AbortSignal): Promise<JoinedNetwork> {
+  const { state, log, subnetFile } = options
+  state.prepare()
+  const kept = state.readLease()
+  if (kept !== null) forgetStaleFile(subnetFile, null, kept.lease.subnet, options)
+  const { raw, outage } = await readConfig(options, kept, signal)
+  const config = parseNetworkConfig(raw)
+  const vxlan = vxlanBackend(config)
+  for (const notice of [...config.notices, ...vxlan.notices]) log.warn('config-notice', notice)
+  forgetStaleFile(subnetFile, config.network, null, options)
+  const underlay = await chooseUnderlay(options)
+  const publicIp = options.publicIp ?? underlay.address
+  const granted = await obtainLease({ options, kept, config, vxlan, publicIp, outage, signal })
+  forgetStaleFile(subnetFile, config.network, granted.lease.subnet, options)
+  if (granted.confirmed) {
+    state.writeLease({ lease: granted.lease, config: raw })
+    state.writeMac(vtepMacOf(granted.lease.attributes) ?? 0)
+  }
+  return { rawConfig: raw, config, vxlan, underlay, ...granted }
+}
+
+interface LeaseSearch {
+  readonly options: AgentOptions
+  readonly kept: KeptLease | null
+  readonly config: NetworkConfig
+  readonly vxlan: VxlanBackend
+  readonly publicIp: number
+  /** Set when the store is already known to be away. */
+  readonly outage: FlanneletteError | null
+  readonly signal: AbortSignal
+}
+
+async function obtainLease(search: LeaseSearch): Promise<{ lease: Lease; confirmed: boolean; why: string }> {
+  const { options, outage } = search
+  const { log } = options
+  let away = outage
+  if (away === null) {
+    try {
+      const lease = await acquire(search)
+      const fields = { mac: formatMac(vtepMacOf(lease.attributes) ?? 0), revision: lease.revision }
+      log.info('lease-acquired', `lease ${formatPrefix(lease.subnet)} is ours`, fields)
+      return { lease, confirmed: true, why: '' }
+    } catch (error) {
+      if (!isOutage(error)) throw error
+      away = error
+    }
+  }
+  const kept = search.kept?.lease
+  if (kept === undefined || kept.attributes.publicIp !== search.publicIp || !fitsRange(search.config, kept.subnet)) {
+    throw away
+  }
+  log.warn(
+    'degraded-start',
+    `the store is away (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`,
+  )
+  return { lease: kept, confirmed: false, why: away.message }
+}
+
+/** Tries again when the network is full, and when a race was lost; all else is the caller's. */
+async function acquire(search: LeaseSearch): Promise<Lease> {
+  const { options, config, publicIp, signal } = search
+  const { store, clock, log } = options
+  const previousSubnet = search.kept?.lease.subnet ?? readSubnetFile(options.subnetFile)?.subnet ?? null
+  const request = {
+    network: config,
+    publicIp,
+    previousSubnet,
+    attributes: (existing: Lease | null) => attributesFor(search, existing),
+  }
+  for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
+    try {
+      return await withDeadline(clock, store.acquire(request), store.name)
+    } catch (error) {
+      const again = error instanceof FlanneletteError && error.retryable && error.code !== 'store-unreadable'
+      if (!again || signal.aborted) throw error
+      log.error('lease-unavailable', `no lease yet, trying again: ${error.oneLine}`)
+      await delay(clock, backoffMs, signal)
+    }
+  }
+}
+
+/** MAC: from the state directory, else that of the lease we take over, else a new one. */
+function attributesFor({ options, vxlan, publicIp }: LeaseSearch, existing: Lease | null): LeaseAttributes {
+  const { state, random } = options
+  const inherited = existing === null ? null : vtepMacOf(existing.attributes)
+  const mac = state.readMac() ?? inherited ?? randomMac(random)
+  return { publicIp, publicIpv6: null, backendType: 'vxlan', backendData: vxlanData(vxlan.vni, mac) }
+}
+
+/** A random locally administered unicast MAC, IEEE 802. */
+export function randomMac(random: () => number): number {
+  const octets = Array.from({ length: 6 }, () => Math.floor(random() * 256))
+  octets[0] = (octets[0]! & 0xfe) | 0x02
+  return octets.reduce((mac, octet) => mac * 256 + octet, 0)
+}
+
+async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
+  const { iface, publicIp, log } = options
+  const underlay = await options.selectUnderlay({
+    ...(iface === undefined ? {} : { iface }),
+    ...(publicIp === undefined ? {} : { publicIp }),
+  })
+  const address = formatIpv4(underlay.address)
+  const fields = { how: underlay.how, publicIp: formatIpv4(publicIp ?? underlay.address) }
+  log.info('underlay-chosen', `underlay interface ${underlay.name}, address ${address}`, fields)
+  return underlay
+}
+
+/** Waits for a config that is not there yet. With a kept lease an unreadable store is survived. */
+async function readConfig(options: AgentOptions, kept: KeptLease | null, signal: AbortSignal) {
+  const { store, clock, log } = options
+  for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
+    try {
+      return { raw: await withDeadline(clock, store.readNetworkConfig(), store.name), outage: null }
+    } catch (error) {
+      if (isOutage(error) && kept !== null) return { raw: kept.config, outage: error }
+      if (!(error instanceof FlanneletteError) || error.code !== 'config-missing' || signal.aborted) throw error
+      log.warn('config-missing', `waiting for the network config: ${error.oneLine}`)
+      await delay(clock, backoffMs, signal)
+    }
+  }
+}
+
+function isOutage(error: unknown): error is FlanneletteError {
+  return error instanceof FlanneletteError && error.code === 'store-unreadable'
+}
+
+function forgetStaleFile(path: string, network: Ipv4Prefix | null, subnet: Ipv4Prefix | null, { log }: AgentOptions) {
+  if (removeStaleSubnetFile(path, { network, subnet })) {
+    log.warn('subnet-file-stale', `${path} did not match this node's network or lease and was removed`)
+  }
+}

@@ -1,0 +1,206 @@
+// The life of one node, from its options to forwarding and back.
+//
+// Theory of operation. Start, in this order, each step only after the one before:
+//   1. remember      MAC, own lease, last leases from the state directory; a subnet.env that contradicts them goes
+//   2. config        from the store; a missing one is waited for, an unreadable store is survived with a kept lease
+//   3. underlay      interface, address, MTU
+//   4. lease         acquired from the store, or kept: then the node is `degraded` until the store confirms it
+//   5. dataplane     device, address, route, socket
+//   6. peers         from the first snapshot, or from the kept leases
+//   7. subnet.env    now pods may come; `ready`
+// From then on each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
+// is removed, since it would give pods addresses of somebody else.
+import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
+import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import { chooseMtu } from '../config/mtu.ts'
+import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
+import { vxlanDeviceName } from '../config/vxlan-backend.ts'
+import type { FlanneletteError } from '../errors.ts'
+import type { Lease } from '../lease/lease.ts'
+import { LeaseManager } from '../lease/lease-manager.ts'
+import { vtepMacOf } from '../store/flannel-json.ts'
+import type { AgentOptions, AgentState } from './agent-options.ts'
+import type { LocalVtep } from './dataplane.ts'
+import { type JoinedNetwork, joinNetwork } from './join-network.ts'
+import { PeerUpdates } from './peer-updates.ts'
+
+export class NodeAgent {
+  readonly #options: AgentOptions
+  readonly #peers: PeerUpdates
+  readonly #stopping = new AbortController()
+  #local: LocalVtep | null = null
+  #manager: LeaseManager | null = null
+  #state: AgentState = 'starting'
+  #storeWhy = ''
+  #storeReachable = true
+  #dataplaneStarted = false
+  #firstLeases!: () => void
+  #announceLoss!: (error: FlanneletteError) => void
+  readonly #firstSnapshot = new Promise<void>((resolve) => {
+    this.#firstLeases = resolve
+  })
+  /** Resolves with the reason when the lease is lost; the agent has then already stopped forwarding. */
+  readonly lost = new Promise<FlanneletteError>((resolve) => {
+    this.#announceLoss = resolve
+  })
+
+  constructor(options: AgentOptions) {
+    this.#options = options
+    const { dataplane, clock, log } = options
+    this.#peers = new PeerUpdates({ dataplane, clock, log, backendType: 'vxlan' })
+  }
+
+  /** Resolves once the node forwards. @throws FlanneletteError when it cannot; nothing is left behind then */
+  async start(): Promise<void> {
+    try {
+      const joined = await joinNetwork(this.#options, this.#stopping.signal)
+      const local = this.#localVtep(joined)
+      await this.#options.dataplane.start(local)
+      this.#local = local
+      this.#dataplaneStarted = true
+      await this.#forward(joined)
+      if (this.#stopping.signal.aborted) return
+      this.#writeSubnetFile(joined, local)
+      this.#becomeReady(joined, local)
+    } catch (error) {
+      await this.#undoStart()
+      throw error
+    }
+  }
+
+  /** Stops forwarding by this process. `remove` takes device, routes and subnet.env away as well. */
+  async stop(mode: 'keep' | 'remove'): Promise<void> {
+    this.#end('stopping')
+    if (this.#dataplaneStarted) await this.#options.dataplane.stop(mode)
+    if (mode === 'remove') removeSubnetFile(this.#options.subnetFile)
+    await this.#options.store.close()
+  }
+
+  get state(): AgentState {
+    if (this.#state !== 'ready') return this.#state
+    const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }
+    const healthy = this.#storeReachable && this.#manager?.state === 'held' && pending === 0 && conflicts.length === 0
+    return healthy ? 'ready' : 'degraded'
+  }
+
+  get local(): LocalVtep | null {
+    return this.#local
+  }
+
+  get manager(): LeaseManager | null {
+    return this.#manager
+  }
+
+  get peers(): PeerUpdates {
+    return this.#peers
+  }
+
+  get store(): { readonly name: string; readonly reachable: boolean; readonly why: string } {
+    return { name: this.#options.store.name, reachable: this.#storeReachable, why: this.#storeWhy }
+  }
+
+  #localVtep(joined: JoinedNetwork): LocalVtep {
+    const { lease, config, vxlan, underlay } = joined
+    const mtu = chooseMtu('vxlan', underlay.mtuBytes, vxlan.mtuBytes)
+    const { log } = this.#options
+    log.info('mtu-chosen', `MTU of the overlay: ${mtu.how}`)
+    if (mtu.warning !== null) log.warn('mtu-too-large', mtu.warning)
+    return {
+      deviceName: vxlanDeviceName(vxlan.vni),
+      vni: vxlan.vni,
+      port: vxlan.port,
+      mac: vtepMacOf(lease.attributes) ?? 0,
+      underlayInterface: underlay.name,
+      underlayAddress: underlay.address,
+      overlayAddress: lease.subnet.address,
+      network: config.network,
+      subnet: lease.subnet,
+      mtuBytes: mtu.overlayBytes,
+    }
+  }
+
+  async #forward(joined: JoinedNetwork): Promise<void> {
+    const { options } = { options: this.#options }
+    if (!joined.confirmed) {
+      this.#storeReachable = false
+      this.#storeWhy = joined.why
+      await this.#peers.offer(options.state.readLeases(), joined.lease, 'leases kept from the last run')
+    }
+    this.#manager = new LeaseManager(joined.lease, joined.confirmed, {
+      store: options.store,
+      clock: options.clock,
+      log: options.log,
+      renewMarginMs: options.renewMarginMs,
+      onLeases: (leases) => this.#onLeases(leases),
+      onOwnLease: (lease) => options.state.writeLease({ lease, config: joined.rawConfig }),
+      onStore: (reachable, why) => this.#onStore(reachable, why),
+      onLost: (error) => void this.#onLost(error),
+    })
+    this.#manager.start()
+    if (joined.confirmed) await this.#firstSnapshot
+  }
+
+  #onLeases(leases: readonly Lease[]): void {
+    const own = this.#manager?.lease
+    if (own === undefined || this.#stopping.signal.aborted) return
+    const generation = this.#peers.generation
+    void this.#peers.offer(leases, own, generation === 0 ? 'first leases' : 'lease change').then(() => {
+      if (this.#peers.generation !== generation) this.#options.state.writeLeases(leases)
+      this.#firstLeases()
+    })
+  }
+
+  #onStore(reachable: boolean, why: string): void {
+    const { log, store } = this.#options
+    this.#storeReachable = reachable
+    this.#storeWhy = why
+    if (reachable) log.info('store-connected', `store ${store.name} answers`)
+    else log.warn('store-disconnected', `store ${store.name} is away, forwarding goes on as before: ${why}`)
+  }
+
+  async #onLost(error: FlanneletteError): Promise<void> {
+    const { log, dataplane, subnetFile } = this.#options
+    this.#end('lost')
+    log.error('lease-lost', error.oneLine)
+    removeSubnetFile(subnetFile)
+    await dataplane.stop('keep').catch((failure: unknown) => log.error('stop-failed', String(failure)))
+    this.#announceLoss(error)
+  }
+
+  #writeSubnetFile(joined: JoinedNetwork, local: LocalVtep): void {
+    const { subnetFile } = this.#options
+    const content = { network: local.network, subnet: local.subnet, mtuBytes: local.mtuBytes, ipMasq: false }
+    removeStaleSubnetFile(subnetFile, { network: joined.config.network, subnet: joined.lease.subnet })
+    writeSubnetFile(subnetFile, content)
+  }
+
+  #becomeReady(joined: JoinedNetwork, local: LocalVtep): void {
+    const { log, store } = this.#options
+    this.#state = 'ready'
+    const fields = {
+      subnet: formatPrefix(local.subnet),
+      publicIp: formatIpv4(joined.lease.attributes.publicIp),
+      device: local.deviceName,
+      mac: formatMac(local.mac),
+      mtu: local.mtuBytes,
+      dataplane: this.#options.dataplane.kind,
+      state: this.state,
+    }
+    log.info('ready', 'this node forwards', fields)
+    store.publishReady().catch((error: unknown) => log.warn('ready-unpublished', String(error)))
+  }
+
+  #end(state: AgentState): void {
+    this.#state = state
+    this.#stopping.abort()
+    this.#manager?.stop()
+    this.#peers.close()
+    this.#firstLeases()
+  }
+
+  async #undoStart(): Promise<void> {
+    this.#end('stopping')
+    if (this.#dataplaneStarted) await this.#options.dataplane.stop('remove').catch(() => {})
+    await this.#options.store.close()
+  }
+}

@@ -1,0 +1,127 @@
+// From validated snapshots to the dataplane: which peers there are now, one hand-over at a time. Snapshots that arrive
+// meanwhile are merged: only the latest counts. A hand-over that fails is tried again.
+import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import type { Clock, Timer } from '../clock.ts'
+import { describeConflict, diffLeases, findConflicts, type LeaseConflict, type LeaseDiff } from '../lease/diff.ts'
+import type { Lease } from '../lease/lease.ts'
+import type { Log } from '../log.ts'
+import type { Dataplane } from './dataplane.ts'
+import { type LeftOutPeer, selectPeers } from './forwarding-entries.ts'
+
+const RETRY_MS = 5000
+/** Subnets named in a cause before the rest is only counted. */
+const NAMED_SUBNETS = 5
+
+export interface PeerUpdatesOptions {
+  readonly dataplane: Dataplane
+  readonly clock: Clock
+  readonly log: Log
+  readonly backendType: string
+}
+
+export class PeerUpdates {
+  readonly #options: PeerUpdatesOptions
+  #peers: readonly Lease[] | null = null
+  #leftOut: readonly LeftOutPeer[] = []
+  #conflicts: readonly LeaseConflict[] = []
+  #generation = 0
+  #next: { peers: readonly Lease[]; diff: LeaseDiff; cause: string } | null = null
+  #running: Promise<void> | null = null
+  #retry: Timer | null = null
+  #closed = false
+
+  constructor(options: PeerUpdatesOptions) {
+    this.#options = options
+  }
+
+  /** Peers in force. */
+  get peers(): readonly Lease[] {
+    return this.#peers ?? []
+  }
+
+  get leftOut(): readonly LeftOutPeer[] {
+    return this.#leftOut
+  }
+
+  get conflicts(): readonly LeaseConflict[] {
+    return this.#conflicts
+  }
+
+  /** Generation of the table in force, 0 before the first. */
+  get generation(): number {
+    return this.#generation
+  }
+
+  /** Takes the whole set of leases, own one included. Resolves when the dataplane forwards by it (or a later one). */
+  offer(leases: readonly Lease[], own: Lease, why: string): Promise<void> {
+    const { backendType } = this.#options
+    const selection = selectPeers(leases, own, backendType)
+    this.#report(selection.leftOut, findConflicts(leases))
+    const diff = diffLeases(this.#peers ?? [], selection.peers, null)
+    const same = this.#peers !== null && diff.added.length + diff.updated.length + diff.removed.length === 0
+    this.#next = same ? null : { peers: selection.peers, diff, cause: describeCause(why, diff) }
+    this.#running ??= this.#run()
+    return this.#running
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#retry?.cancel()
+  }
+
+  async #run(): Promise<void> {
+    while (this.#next !== null && !this.#closed) {
+      const update = this.#next
+      this.#next = null
+      await this.#apply(update)
+    }
+    this.#running = null
+  }
+
+  async #apply(update: { peers: readonly Lease[]; diff: LeaseDiff; cause: string }): Promise<void> {
+    const { dataplane, log, clock } = this.#options
+    try {
+      this.#generation = await dataplane.replacePeers(update.peers, update.cause)
+      this.#peers = update.peers
+      const fields = { generation: this.#generation, peers: update.peers.length, cause: update.cause }
+      log.info('peers-replaced', `forwarding to ${update.peers.length} peers`, fields)
+    } catch (error) {
+      log.error('peers-not-replaced', `the dataplane did not take the peers, trying again: ${(error as Error).message}`)
+      this.#retry?.cancel()
+      this.#retry = clock.after(RETRY_MS, () => {
+        if (this.#next === null) this.#next = update
+        this.#running ??= this.#run()
+      })
+    }
+  }
+
+  #report(leftOut: readonly LeftOutPeer[], conflicts: readonly LeaseConflict[]): void {
+    const { log } = this.#options
+    const known = new Set(this.#leftOut.map(leftOutKey))
+    for (const peer of leftOut) {
+      if (known.has(leftOutKey(peer))) continue
+      log.warn('peer-left-out', `no forwarding to ${leftOutKey(peer)}`, { reason: peer.reason })
+    }
+    const before = new Set(this.#conflicts.map(describeConflict))
+    for (const sentence of conflicts.map(describeConflict)) {
+      if (!before.has(sentence)) log.warn('lease-conflict', `leases contradict each other: ${sentence}`)
+    }
+    this.#leftOut = leftOut
+    this.#conflicts = conflicts
+  }
+}
+
+function leftOutKey(peer: LeftOutPeer): string {
+  return `${formatPrefix(peer.lease.subnet)}: ${peer.detail}`
+}
+
+/** `lease change: +10.244.2.0/24 ~10.244.3.0/24 -10.244.9.0/24` */
+function describeCause(why: string, diff: LeaseDiff): string {
+  const marked = [
+    ...diff.added.map((lease) => `+${formatPrefix(lease.subnet)}`),
+    ...diff.updated.map((lease) => `~${formatPrefix(lease.subnet)}`),
+    ...diff.removed.map((lease) => `-${formatPrefix(lease.subnet)}`),
+  ]
+  const rest = marked.length > NAMED_SUBNETS ? ` and ${marked.length - NAMED_SUBNETS} more` : ''
+  return [`${why}:`, ...marked.slice(0, NAMED_SUBNETS)].join(' ') + rest
+}

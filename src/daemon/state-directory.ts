@@ -1,0 +1,113 @@
+// What a node remembers between two lives of its daemon: its VTEP's MAC, its own lease with the network config it was
+// granted under, and the last set of leases. With these a daemon forwards again while its store is away. Files are
+// replaced whole; one that cannot be read is warned about and counts as absent.
+import { mkdirSync, readFileSync } from 'node:fs'
+import { formatMac, parseMac } from '../../dataplane/wire/address.ts'
+import { writeFileAtomically } from '../atomic-file.ts'
+import { FlanneletteError } from '../errors.ts'
+import type { Lease } from '../lease/lease.ts'
+import type { Log } from '../log.ts'
+import { formatSubnetKey, parseSubnetKey } from '../store/flannel-json.ts'
+import { formatLeaseFile, parseLeaseFile } from '../store/lease-files.ts'
+
+export const DEFAULT_STATE_DIRECTORY = '/var/lib/flannelette'
+
+/** The own lease and the raw network config that it belongs to. */
+export interface KeptLease {
+  readonly lease: Lease
+  readonly config: string
+}
+
+interface WrittenLease {
+  readonly Key: string
+  readonly Content: string
+}
+
+export class StateDirectory {
+  readonly path: string
+  readonly #log: Log
+
+  constructor(path: string, log: Log) {
+    this.path = path
+    this.#log = log
+  }
+
+  /** Makes the directory. @throws FlanneletteError `usage` when that is impossible */
+  prepare(): void {
+    try {
+      mkdirSync(this.path, { recursive: true, mode: 0o755 })
+    } catch (error) {
+      const message = `state directory ${this.path} cannot be made: ${(error as Error).message}`
+      throw new FlanneletteError('usage', message, { remedy: 'choose another with --state-dir', cause: error })
+    }
+  }
+
+  readMac(): number | null {
+    return this.#read('mac', (text) => {
+      const mac = parseMac(text.trim())
+      if (mac === null) throw new Error('it holds no MAC')
+      return mac
+    })
+  }
+
+  writeMac(mac: number): void {
+    this.#write('mac', `${formatMac(mac)}\n`)
+  }
+
+  readLease(): KeptLease | null {
+    return this.#read('lease.json', (text) => {
+      const { Config, Lease } = JSON.parse(text) as { Config: unknown; Lease: WrittenLease }
+      if (typeof Config !== 'string') throw new Error('it has no Config')
+      return { config: Config, lease: fromWritten(Lease) }
+    })
+  }
+
+  writeLease(kept: KeptLease): void {
+    const content = { Version: 1, Config: kept.config, Lease: toWritten(kept.lease) }
+    this.#write('lease.json', `${JSON.stringify(content)}\n`)
+  }
+
+  /** The last set of leases, own one included; empty when none was kept. */
+  readLeases(): readonly Lease[] {
+    const leases = this.#read('leases.json', (text) => {
+      const { Leases } = JSON.parse(text) as { Leases: readonly WrittenLease[] }
+      return Leases.map(fromWritten)
+    })
+    return leases ?? []
+  }
+
+  writeLeases(leases: readonly Lease[]): void {
+    this.#write('leases.json', `${JSON.stringify({ Version: 1, Leases: leases.map(toWritten) })}\n`)
+  }
+
+  #read<T>(name: string, parse: (text: string) => T): T | null {
+    const path = `${this.path}/${name}`
+    try {
+      return parse(readFileSync(path, 'utf8'))
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+      this.#log.warn('state-unreadable', `${path} cannot be read and is ignored: ${(error as Error).message}`)
+      return null
+    }
+  }
+
+  /** A full disk must not stop forwarding: the next start then has less to remember. */
+  #write(name: string, content: string): void {
+    const path = `${this.path}/${name}`
+    try {
+      writeFileAtomically(path, content, { mode: 0o644, durable: true })
+    } catch (error) {
+      this.#log.warn('state-unwritable', `${path} cannot be written: ${(error as Error).message}`)
+    }
+  }
+}
+
+function toWritten(lease: Lease): WrittenLease {
+  return { Key: formatSubnetKey(lease), Content: formatLeaseFile(lease) }
+}
+
+function fromWritten({ Key, Content }: WrittenLease): Lease {
+  const key = parseSubnetKey(Key)
+  if (key === null) throw new Error(`"${Key}" is no lease key`)
+  return parseLeaseFile(key, Content)
+}

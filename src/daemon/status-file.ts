@@ -1,0 +1,155 @@
+// status.json in the state directory: what `flannelette lab status` and people with `jq` read. Rewritten when it changed,
+// looked at once a second. The shape is a promise: fields are added, never renamed, and `version` counts the breaks.
+import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
+import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import { writeFileAtomically } from '../atomic-file.ts'
+import type { Clock, Timer } from '../clock.ts'
+import { describeConflict } from '../lease/diff.ts'
+import type { Lease } from '../lease/lease.ts'
+import { vtepMacOf } from '../store/flannel-json.ts'
+import type { AgentState } from './agent-options.ts'
+import type { Dataplane, LocalVtep } from './dataplane.ts'
+import type { NodeAgent } from './node-agent.ts'
+
+export const STATUS_FILE = 'status.json'
+const PERIOD_MS = 1000
+
+export interface LeaseStatus {
+  readonly subnet: string
+  readonly publicIp: string
+  readonly backendType: string
+  /** `null` when the lease carries none that is usable. */
+  readonly vtepMac: string | null
+  /** ISO 8601, `null` for a reservation. */
+  readonly expiresAt: string | null
+  readonly revision: number
+}
+
+export interface DaemonStatus {
+  readonly version: 1
+  /** When this state was first seen, ISO 8601. */
+  readonly since: string
+  readonly pid: number
+  readonly state: AgentState
+  readonly dataplane: Dataplane['kind']
+  readonly store: { readonly name: string; readonly reachable: boolean; readonly why: string }
+  readonly node: {
+    readonly device: string
+    readonly vni: number
+    readonly port: number
+    readonly mac: string
+    readonly underlayInterface: string
+    readonly underlayAddress: string
+    readonly overlayAddress: string
+    readonly network: string
+    readonly mtu: number
+  } | null
+  readonly lease: (LeaseStatus & { readonly state: string; readonly renewedAt: string | null }) | null
+  /** Forwarding table: generation, and the peers behind it in address order. */
+  readonly generation: number
+  readonly peers: readonly LeaseStatus[]
+  readonly pendingPeers: number
+  readonly leftOut: readonly {
+    readonly subnet: string
+    readonly publicIp: string
+    readonly reason: string
+    readonly detail: string
+  }[]
+  readonly conflicts: readonly string[]
+  readonly counters: Readonly<Record<string, number>>
+}
+
+/** Everything there is to say of an agent now. */
+export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): DaemonStatus {
+  const { local, manager, peers } = agent
+  return {
+    version: 1,
+    since: new Date(clock.wallMs()).toISOString(),
+    pid: process.pid,
+    state: agent.state,
+    dataplane: dataplane.kind,
+    store: agent.store,
+    node: local === null ? null : nodeStatus(local),
+    lease:
+      manager === null
+        ? null
+        : { ...leaseStatus(manager.lease), state: manager.state, renewedAt: isoOrNull(manager.lastRenewalWallMs) },
+    generation: peers.generation,
+    peers: peers.peers.map(leaseStatus),
+    pendingPeers: dataplane.pendingPeers(),
+    leftOut: peers.leftOut.map(({ lease, reason, detail }) => {
+      return { subnet: formatPrefix(lease.subnet), publicIp: formatIpv4(lease.attributes.publicIp), reason, detail }
+    }),
+    conflicts: peers.conflicts.map(describeConflict),
+    counters: local === null ? {} : dataplane.counters(),
+  }
+}
+
+/** Keeps `<directory>/status.json` up to date until `stop`, which writes it a last time. */
+export class StatusFile {
+  readonly #path: string
+  readonly #clock: Clock
+  readonly #status: () => DaemonStatus
+  #last = ''
+  #timer: Timer | null = null
+
+  constructor(directory: string, clock: Clock, status: () => DaemonStatus) {
+    this.#path = `${directory}/${STATUS_FILE}`
+    this.#clock = clock
+    this.#status = status
+  }
+
+  start(): void {
+    this.write()
+    this.#timer = this.#clock.after(PERIOD_MS, () => this.start())
+  }
+
+  /** Writes the file if anything but the time differs. A failure is left to the next second: status is no duty. */
+  write(): void {
+    try {
+      const { since, ...rest } = this.#status()
+      const text = JSON.stringify(rest)
+      if (text === this.#last) return
+      const content = `${JSON.stringify({ since, ...rest }, null, 2)}\n`
+      writeFileAtomically(this.#path, content, { mode: 0o644, durable: false })
+      this.#last = text
+    } catch {
+      this.#last = ''
+    }
+  }
+
+  stop(): void {
+    this.#timer?.cancel()
+    this.write()
+  }
+}
+
+function nodeStatus(local: LocalVtep): DaemonStatus['node'] {
+  return {
+    device: local.deviceName,
+    vni: local.vni,
+    port: local.port,
+    mac: formatMac(local.mac),
+    underlayInterface: local.underlayInterface,
+    underlayAddress: formatIpv4(local.underlayAddress),
+    overlayAddress: formatIpv4(local.overlayAddress),
+    network: formatPrefix(local.network),
+    mtu: local.mtuBytes,
+  }
+}
+
+function leaseStatus(lease: Lease): LeaseStatus {
+  const mac = vtepMacOf(lease.attributes)
+  return {
+    subnet: formatPrefix(lease.subnet),
+    publicIp: formatIpv4(lease.attributes.publicIp),
+    backendType: lease.attributes.backendType,
+    vtepMac: mac === null ? null : formatMac(mac),
+    expiresAt: isoOrNull(lease.expiresAtMs),
+    revision: lease.revision,
+  }
+}
+
+function isoOrNull(wallMs: number | null): string | null {
+  return wallMs === null ? null : new Date(wallMs).toISOString()
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env node
+// argv → command → exit code. Whatever goes wrong is one line on stderr, never a stack trace.
+import { realpathSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { fileURLToPath } from 'node:url'
+import { Command, CommanderError } from 'commander'
+import { labCommand } from './cli/lab.ts'
+import { runCommand } from './cli/run.ts'
+import { runDaemon } from './daemon/daemon.ts'
+import { EXIT, FlanneletteError } from './errors.ts'
+
+const OLDEST_NODE = [20, 19] as const
+
+const EXAMPLES = `Examples:
+  flannelette run --store file:/run/flannelette/store      this node joins the network
+  flannelette lab up --hosts 3                             three hosts with pods on this machine
+  flannelette lab ping all                                 does everybody reach everybody?
+`
+
+const EXITS = `
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 time limit, 4 daemon not reachable, 5 not permitted,
+130 interrupted
+`
+
+/** The whole command line. `write` takes what goes to stderr. */
+export function program(write: (text: string) => void, exit: (code: number) => void): Command {
+  const root = new Command('flannelette')
+    .description('flannel with a userspace dataplane')
+    .version(packageVersion())
+    .addHelpText('before', EXAMPLES)
+    .addHelpText('after', EXITS)
+    .addCommand(runCommand(runDaemon, exit))
+    .addCommand(labCommand())
+  for (const command of withSubcommands(root)) {
+    command
+      .exitOverride()
+      .showSuggestionAfterError(true)
+      .configureOutput({ writeErr: write, outputError: (text) => write(oneLine(text)) })
+  }
+  return root
+}
+
+/** Runs one command line. Resolves with the exit code, or `undefined` when the command leaves it as it is. */
+export async function main(argv: readonly string[], write: (text: string) => void): Promise<number | undefined> {
+  let code: number | undefined
+  try {
+    requireNode(process.versions.node)
+    const root = program(write, (given) => {
+      code = given
+    })
+    if (argv.length === 0) {
+      write(root.helpInformation())
+      return EXIT.usage
+    }
+    await root.parseAsync(argv, { from: 'user' })
+    return code
+  } catch (error) {
+    return report(error, write)
+  }
+}
+
+function report(error: unknown, write: (text: string) => void): number {
+  // Commander has already written its line; asking for help or the version is no failure.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
+  if (error instanceof FlanneletteError) {
+    write(oneLine(`flannelette: ${error.oneLine}`))
+    return error.exitCode
+  }
+  const { message } = error as Error
+  write(oneLine(`flannelette: unexpected: ${message}; please report it together with the command`))
+  return EXIT.failed
+}
+
+/** Commander puts its suggestion on a line of its own. */
+function oneLine(text: string): string {
+  return `${text.trim().replace(/\s*\n\s*/g, ' ')}\n`
+}
+
+function withSubcommands(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(withSubcommands)]
+}
+
+/** @throws FlanneletteError `usage` on a Node that is too old */
+export function requireNode(version: string): void {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  if (major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1])) return
+  const remedy = `use Node ${OLDEST_NODE.join('.')} or newer`
+  throw new FlanneletteError('usage', `Node ${version} is too old for flannelette`, { remedy })
+}
+
+function packageVersion(): string {
+  // One directory up from the sources, two from the build.
+  for (const path of ['../package.json', '../../package.json']) {
+    try {
+      return (createRequire(import.meta.url)(path) as { version: string }).version
+    } catch {}
+  }
+  return 'unknown'
+}
+
+const script = process.argv[1]
+if (script !== undefined && realpathSync(script) === fileURLToPath(import.meta.url)) {
+  const code = await main(process.argv.slice(2), (text) => process.stderr.write(text))
+  // A daemon may still have timers and a worker: it ends here and now. Others end when their work does.
+  if (code !== undefined) process.exit(code)
+}

@@ -1,6 +1,8 @@
 // `npm test`: runs Vitest and ends with the line `N passed, N failed, N skipped`.
 //
-//   node test/support/run-tests.mjs [--all | --project NAME] [FILTER…]
+//   node test/support/run-tests.mjs [--all | --project NAME] [--root DIR] [--minutes N] [FILTER…]
+//
+// `--root` runs the *.test.mjs of another folder with Vitest's globals, for the tests of this very file.
 //
 // The whole run lives in its own network, process and mount namespace (unshare), with its own /run/netns: tests cannot
 // touch the machine's network, two runs cannot disturb each other, whatever a test left behind is plainly visible at
@@ -9,11 +11,11 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
 import { startVitest } from 'vitest/node'
 
 const SELF = fileURLToPath(import.meta.url)
 const INSIDE = 'FLANNELETTE_TEST_RUN'
-const LIMIT_MINUTES = { normal: 10, all: 90 }
 /** Programs of the run itself, as seen at its end; everything else that still runs was left behind by a test. */
 const OWN = new Set([1, process.pid])
 
@@ -22,11 +24,23 @@ const done = process.env[INSIDE] === undefined ? await outside() : await inside(
 process.exit(done)
 
 function parse(argv) {
-  const all = argv.includes('--all')
-  const at = argv.indexOf('--project')
-  const projects = at >= 0 ? [argv[at + 1]] : all ? ['unit', 'netns', 'long'] : ['unit', 'netns']
-  const filters = argv.filter((word, i) => word !== '--all' && (at < 0 || (i !== at && i !== at + 1)))
-  return { all, projects, filters }
+  const { values, positionals } = parseArgs({
+    args: argv,
+    allowPositionals: true,
+    options: {
+      all: { type: 'boolean', default: false },
+      project: { type: 'string' },
+      root: { type: 'string' },
+      minutes: { type: 'string' },
+    },
+  })
+  const usual = values.all ? ['unit', 'netns', 'long'] : ['unit', 'netns']
+  return {
+    filters: positionals,
+    root: values.root,
+    minutes: Number(values.minutes ?? (values.all ? 90 : 10)),
+    projects: values.project === undefined ? usual : [values.project],
+  }
 }
 
 /** Starts this file again in namespaces of its own, holds the clock, and passes the exit code on. */
@@ -52,8 +66,7 @@ async function outside() {
     killed = why
     child.kill('SIGKILL')
   }
-  const minutes = options.all ? LIMIT_MINUTES.all : LIMIT_MINUTES.normal
-  const limit = setTimeout(() => kill(`the time limit of ${minutes} minutes`), minutes * 60_000)
+  const limit = setTimeout(() => kill(`the time limit of ${options.minutes} minutes`), options.minutes * 60_000)
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => kill(signal))
   const code = await new Promise((resolve) => child.on('exit', (status) => resolve(status ?? 1)))
   clearTimeout(limit)
@@ -68,9 +81,11 @@ async function inside({ leftOut = [] } = {}) {
   const before = { namespaces: namespaces(), processes: new Set(processes().map(({ pid }) => pid)) }
   const vitest = await startVitest('test', options.filters, {
     watch: false,
-    project: options.projects,
     reporters: ['default'],
     passWithNoTests: true, // the closing line says it better
+    ...(options.root === undefined
+      ? { project: options.projects }
+      : { root: options.root, config: false, globals: true, include: ['*.test.mjs'] }),
   })
   const outcome = countTests(vitest)
   await vitest.close()

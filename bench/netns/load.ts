@@ -49,7 +49,7 @@ async function blast(at: Endpoint, words: readonly (string | number)[]): Promise
 }
 
 /** The built generator; sources run by a test runner have it below dist/. */
-function blastProgram(): string {
+export function blastProgram(): string {
   const built = import.meta.url.endsWith('.ts') ? '../../dist/bench/netns/blast.js' : './blast.js'
   return fileURLToPath(new URL(built, import.meta.url))
 }

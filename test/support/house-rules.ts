@@ -65,8 +65,8 @@ const DATAPLANE_MAY: Readonly<Record<string, readonly string[]>> = {
   'step.ts': ['forwarding', 'wire', 'drop-reason.ts'],
   'drop-reason.ts': [],
 }
-/** Native calls have one place; besides it only the lock of the file store, and a program of the benchmarks. */
-const MAY_CALL_NATIVE = /^dataplane\/(io\/linux|memory)\/|^src\/store\/file-lock\.ts$|^bench\/netns\/blast\.ts$/
+/** Native calls have one place, and besides it only the lock of the file store. */
+const MAY_CALL_NATIVE = /^dataplane\/io\/linux\/|^src\/store\/file-lock\.ts$/
 const CONCRETE_STORE = /^src\/store\/(etcd|kube|file|memory)[\w-]*\.ts$/
 const NAMES_STORES = /^src\/(store|daemon\/daemon\.ts$)/
 const DATAPLANE_PACKAGES = /^(node:|koffi$)/

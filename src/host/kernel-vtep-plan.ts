@@ -1,8 +1,9 @@
 // What the kernel's three tables should hold for a set of leases, and which commands bring them there. Pure: snapshots
 // in, commands out. kernel-vtep.ts runs them.
-import { formatIpv4, formatMac, parseMac } from '../../dataplane/wire/address.ts'
+import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Lease } from '../lease/lease.ts'
+import { vtepMacOf } from '../store/flannel-json.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
@@ -31,7 +32,7 @@ export interface PresentRows {
 export function desiredRows(peers: readonly Lease[]): PeerRow[] {
   const rows: PeerRow[] = []
   for (const lease of peers) {
-    const mac = vtepMacOf(lease)
+    const mac = vtepMacOf(lease.attributes)
     if (mac === null) continue
     rows.push({
       subnet: formatPrefix(lease.subnet),
@@ -41,13 +42,6 @@ export function desiredRows(peers: readonly Lease[]): PeerRow[] {
     })
   }
   return rows
-}
-
-function vtepMacOf(lease: Lease): number | null {
-  const data = lease.attributes.backendData
-  if (typeof data !== 'object' || data === null) return null
-  const mac = (data as { readonly VtepMAC?: unknown }).VtepMAC
-  return typeof mac === 'string' ? parseMac(mac) : null
 }
 
 /** One table's command for one peer. */

@@ -1,0 +1,117 @@
+// What the kernel's tables should hold, and the commands that bring them there.
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { formatIpv4, formatMac } from '../../../dataplane/wire/address.ts'
+import { desiredRows, type PresentRows, planProgram, planRemoval } from '../../../src/host/kernel-vtep-plan.ts'
+import type { Lease } from '../../../src/lease/lease.ts'
+import { peerLease } from '../../support/peer-lease.ts'
+
+const HOST2 = peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02')
+const HOST3 = peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03')
+const NOTHING: PresentRows = { neighbors: [], fdb: [], routes: [] }
+
+const commands = (list: readonly { readonly command: string }[]) => list.map(({ command }) => command)
+
+/** What the kernel would show after all commands for these leases worked. */
+function programmed(leases: readonly Lease[]): PresentRows {
+  const rows = desiredRows(leases)
+  return {
+    neighbors: rows.map(({ gateway, mac }) => ({ dst: gateway, lladdr: mac, state: ['PERMANENT'] })),
+    fdb: rows.map(({ mac, underlayAddress }) => ({ mac, dst: underlayAddress, state: 'permanent', flags: ['self'] })),
+    routes: rows.map(({ subnet, gateway }) => ({
+      dst: subnet,
+      gateway,
+      dev: 'flannel.1',
+      protocol: '142',
+      flags: ['onlink'],
+    })),
+  }
+}
+
+describe('a peer', () => {
+  test('is a neighbour, an FDB entry and an onlink route through its subnet address', () => {
+    const plan = planProgram('flannel.1', desiredRows([HOST2]), NOTHING)
+    expect(commands(plan.neighbors)).toEqual([
+      'neigh replace 10.244.2.0 lladdr 02:00:00:00:00:02 dev flannel.1 nud permanent',
+    ])
+    expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.2 self permanent'])
+    expect(commands(plan.routes)).toEqual(['route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
+  })
+
+  test('without a usable VTEP MAC gets no row', () => {
+    const attributes = { ...HOST2.attributes, backendData: { VNI: 1, VtepMAC: 'nonsense' } }
+    expect(desiredRows([{ ...HOST2, attributes }, HOST3]).map(({ subnet }) => subnet)).toEqual(['10.244.3.0/24'])
+  })
+
+  test('that is there already needs no command', () => {
+    const present = programmed([HOST2, HOST3])
+    const plan = planProgram('flannel.1', desiredRows([HOST2, HOST3]), present)
+    expect([plan.neighbors, plan.fdb, plan.routes]).toEqual([[], [], []])
+    expect(planRemoval('flannel.1', desiredRows([HOST2, HOST3]), present)).toEqual({
+      routes: [],
+      fdb: [],
+      neighbors: [],
+    })
+  })
+
+  test('with a new MAC changes neighbour and FDB, and the FDB entry of its old MAC goes', () => {
+    const changed = desiredRows([peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:99')])
+    const present = programmed([HOST2])
+    const plan = planProgram('flannel.1', changed, present)
+    expect([plan.neighbors.length, plan.fdb.length, plan.routes.length]).toEqual([1, 1, 0])
+    expect(planRemoval('flannel.1', changed, present).fdb).toEqual([
+      'fdb delete 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.2 self',
+    ])
+  })
+
+  test('with a new address changes the FDB entry only', () => {
+    const moved = desiredRows([peerLease('10.244.2.0/24', '192.0.2.77', '02:00:00:00:00:02')])
+    const present = programmed([HOST2])
+    const plan = planProgram('flannel.1', moved, present)
+    expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.77 self permanent'])
+    expect([plan.neighbors, plan.routes]).toEqual([[], []])
+    expect(planRemoval('flannel.1', moved, present).fdb).toEqual([])
+  })
+
+  test('that is gone leaves the route table first', () => {
+    expect(planRemoval('flannel.1', desiredRows([HOST3]), programmed([HOST2, HOST3]))).toEqual({
+      routes: ['route delete 10.244.2.0/24 via 10.244.2.0 dev flannel.1 proto 142'],
+      fdb: ['fdb delete 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.2 self'],
+      neighbors: ['neigh delete 10.244.2.0 dev flannel.1'],
+    })
+  })
+})
+
+test('routes of others, learnt FDB entries and neighbours in use stay', () => {
+  const present: PresentRows = {
+    neighbors: [{ dst: '10.244.8.0', lladdr: '02:00:00:00:00:08', state: ['REACHABLE'] }],
+    fdb: [
+      { mac: '02:00:00:00:00:08', dst: '192.0.2.8' },
+      { mac: '33:33:00:00:00:01', state: 'permanent' },
+    ],
+    routes: [{ dst: '10.244.8.0/24', gateway: '10.244.8.0', dev: 'flannel.1', protocol: 'static' }],
+  }
+  expect(planRemoval('flannel.1', [], present)).toEqual({ routes: [], fdb: [], neighbors: [] })
+})
+
+test('whatever was there before, the plan asks for each missing row once and removes no wanted one', () => {
+  const lease = fc
+    .record({ subnet: fc.integer({ min: 1, max: 40 }), ip: fc.integer({ min: 1, max: 250 }), mac: fc.nat(5) })
+    .map(({ subnet, ip, mac }) =>
+      peerLease(`10.244.${subnet}.0/24`, formatIpv4(0xc0000200 + ip), formatMac(0x020000000000 + subnet * 16 + mac)),
+    )
+  const leases = fc.uniqueArray(lease, { selector: (one) => one.subnet.address })
+  fc.assert(
+    fc.property(leases, leases, (before, after) => {
+      const rows = desiredRows(after)
+      const present = programmed(before)
+      const plan = planProgram('flannel.1', rows, present)
+      const removal = planRemoval('flannel.1', rows, present)
+      const kept = new Set(before.map((one) => one.subnet.address))
+      expect(plan.routes).toHaveLength(after.filter((one) => !kept.has(one.subnet.address)).length)
+      const wanted = new Set(after.map((one) => one.subnet.address))
+      expect(removal.routes).toHaveLength(before.filter((one) => !wanted.has(one.subnet.address)).length)
+      for (const { mac } of rows) expect(removal.fdb.join()).not.toContain(`delete ${mac}`)
+    }),
+  )
+})

@@ -1,0 +1,166 @@
+// The kernel VTEP against tables that refuse: nobody waits for a peer that cannot be programmed, and it is tried again.
+import { describe, expect, test } from 'vitest'
+import type { Timer } from '../../../src/clock.ts'
+import type { LocalVtep } from '../../../src/daemon/dataplane.ts'
+import type { BatchFailure, IpTool } from '../../../src/host/ip.ts'
+import { deviceCounters, type KernelTables } from '../../../src/host/kernel-tables.ts'
+import { KernelVtep } from '../../../src/host/kernel-vtep.ts'
+import type { PresentRows } from '../../../src/host/kernel-vtep-plan.ts'
+import { silentLog } from '../../../src/log.ts'
+import { peerLease } from '../../support/peer-lease.ts'
+
+const HOST2 = peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02')
+const HOST3 = peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03')
+const LOCAL = { deviceName: 'flannel.1' } as LocalVtep
+
+/** Tables that write down every command and refuse those that `refuses` points at. */
+class RecordingTables implements KernelTables {
+  readonly commands: string[] = []
+  refuses: (command: string) => boolean = () => false
+  readable = true
+
+  async read(): Promise<PresentRows> {
+    if (!this.readable) throw new Error('Device "flannel.1" does not exist.')
+    return { neighbors: [], fdb: [], routes: [] }
+  }
+
+  async apply(tool: IpTool, commands: readonly string[]): Promise<BatchFailure[]> {
+    this.commands.push(...commands.map((command) => `${tool} ${command}`))
+    return commands.flatMap((command, index) =>
+      this.refuses(command) ? [{ index, message: 'No buffer space available' }] : [],
+    )
+  }
+
+  take(): string[] {
+    return this.commands.splice(0)
+  }
+}
+
+/** A clock whose timers fire when the test says so. */
+class HandClock {
+  readonly delays: number[] = []
+  #fire: (() => void) | null = null
+  wallMs = () => 0
+  bootMs = () => 0
+
+  after(delayMs: number, fire: () => void): Timer {
+    this.delays.push(delayMs)
+    this.#fire = fire
+    return { cancel: () => (this.#fire = null) }
+  }
+
+  get waiting(): boolean {
+    return this.#fire !== null
+  }
+
+  fire(): void {
+    const fire = this.#fire
+    this.#fire = null
+    fire?.()
+  }
+}
+
+async function started() {
+  const tables = new RecordingTables()
+  const clock = new HandClock()
+  const vtep = new KernelVtep({ log: silentLog, tables, clock })
+  await vtep.start(LOCAL)
+  /** Fires the retry and waits until its pass is over. */
+  const retry = async () => {
+    clock.fire()
+    for (let turn = 0; turn < 20; turn++) await Promise.resolve()
+  }
+  return { tables, clock, vtep, retry }
+}
+
+describe('the kernel VTEP', () => {
+  test('fills neighbours, then FDB, then routes', async () => {
+    const { tables, vtep } = await started()
+    expect(await vtep.replacePeers([HOST2, HOST3], 'test')).toBe(1)
+    expect(tables.commands.map((command) => command.split(' ').slice(0, 2).join(' '))).toEqual([
+      'ip neigh',
+      'ip neigh',
+      'bridge fdb',
+      'bridge fdb',
+      'ip route',
+      'ip route',
+    ])
+    expect(vtep.pendingPeers()).toBe(0)
+  })
+
+  test('programs the others when one peer fails, without a route to the failed one', async () => {
+    const { tables, vtep, clock } = await started()
+    tables.refuses = (command) => command.includes('neigh replace 10.244.2.0')
+    await vtep.replacePeers([HOST2, HOST3], 'test')
+    const routes = tables.commands.filter((command) => command.startsWith('ip route'))
+    expect(routes).toEqual(['ip route replace 10.244.3.0/24 via 10.244.3.0 dev flannel.1 onlink proto 142'])
+    expect(vtep.pendingPeers()).toBe(1)
+    expect(clock.waiting).toBe(true)
+  })
+
+  test('tries a peer again, ever later, until the kernel takes it', async () => {
+    const { tables, vtep, clock, retry } = await started()
+    let left = 3
+    tables.refuses = (command) => command.startsWith('neigh replace 10.244.2.0') && left-- > 0
+    await vtep.replacePeers([HOST2], 'test')
+    await retry()
+    await retry()
+    expect(vtep.pendingPeers()).toBe(1)
+    await retry()
+    expect(vtep.pendingPeers()).toBe(0)
+    expect(clock.waiting).toBe(false)
+    expect(clock.delays).toEqual([100, 200, 400])
+    expect(tables.commands.at(-1)).toContain('route replace 10.244.2.0/24')
+  })
+
+  test('forgets a pending peer that has left', async () => {
+    const { tables, vtep } = await started()
+    tables.refuses = () => true
+    await vtep.replacePeers([HOST2], 'test')
+    expect(vtep.pendingPeers()).toBe(1)
+    tables.refuses = () => false
+    await vtep.replacePeers([], 'test')
+    expect(vtep.pendingPeers()).toBe(0)
+  })
+
+  test('counts all peers as pending while the tables cannot be read, and recovers', async () => {
+    const { tables, vtep, retry } = await started()
+    tables.readable = false
+    await vtep.replacePeers([HOST2, HOST3], 'test')
+    expect(vtep.pendingPeers()).toBe(2)
+    tables.readable = true
+    await retry()
+    expect(vtep.pendingPeers()).toBe(0)
+  })
+
+  test('does nothing more once it is stopped', async () => {
+    const { tables, vtep, clock, retry } = await started()
+    tables.refuses = () => true
+    await vtep.replacePeers([HOST2], 'test')
+    await vtep.stop('keep')
+    tables.take()
+    await retry()
+    expect(clock.waiting).toBe(false)
+    expect(tables.commands).toEqual([])
+  })
+})
+
+test('the device’s counters are read by column, and an absent device has none', () => {
+  const table = [
+    'Inter-|   Receive                                                |  Transmit',
+    ' face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier',
+    'flannel.10: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9',
+    ' flannel.1: 100 2 3 4 0 0 0 0 500 6 7 8 0 0 0 0',
+  ].join('\n')
+  expect(deviceCounters('flannel.1', table)).toEqual({
+    'inbound.bytes.read': 100,
+    'inbound.packets.read': 2,
+    'inbound.errors': 3,
+    'inbound.dropped': 4,
+    'outbound.bytes.sent': 500,
+    'outbound.packets.sent': 6,
+    'outbound.errors': 7,
+    'outbound.dropped': 8,
+  })
+  expect(deviceCounters('flannel.7', table)).toEqual({})
+})

@@ -100,6 +100,9 @@ function packageVersion(): string {
 
 const script = process.argv[1]
 if (script !== undefined && realpathSync(script) === fileURLToPath(import.meta.url)) {
+  for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
+    process.on(event, (error: unknown) => process.exit(report(error, (text) => process.stderr.write(text))))
+  }
   const code = await main(process.argv.slice(2), (text) => process.stderr.write(text))
   // A daemon may still have timers and a worker: it ends here and now. Others end when their work does.
   if (code !== undefined) process.exit(code)

@@ -53,6 +53,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
 
 async function live(agent: NodeAgent, status: StatusFile, signals: SignalWait, options: RunOptions, log: Log) {
   const starting = agent.start().then(() => status.write())
+  starting.catch(() => {}) // a start that a signal interrupted may fail after nobody waits for it any more
   status.start()
   const first = await Promise.race([starting.then(() => 'started' as const), signals.first])
   const event = first === 'started' ? await Promise.race([agent.lost, signals.first]) : first

@@ -54,6 +54,7 @@ export class NodeAgent {
   async start(): Promise<void> {
     try {
       const joined = await joinNetwork(this.#options, this.#stopping.signal)
+      if (this.#stopping.signal.aborted) return
       const local = this.#localVtep(joined)
       await this.#options.dataplane.start(local)
       this.#local = local

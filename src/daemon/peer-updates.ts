@@ -25,7 +25,9 @@ export class PeerUpdates {
   #leftOut: readonly LeftOutPeer[] = []
   #conflicts: readonly LeaseConflict[] = []
   #generation = 0
-  #next: { peers: readonly Lease[]; diff: LeaseDiff; cause: string } | null = null
+  #wanted: { readonly peers: readonly Lease[]; readonly why: string } | null = null
+  /** The last hand-over failed: what the dataplane forwards by is not known. */
+  #doubtful = false
   #running: Promise<void> | null = null
   #retry: Timer | null = null
   #closed = false
@@ -57,9 +59,7 @@ export class PeerUpdates {
     const { backendType } = this.#options
     const selection = selectPeers(leases, own, backendType)
     this.#report(selection.leftOut, findConflicts(leases))
-    const diff = diffLeases(this.#peers ?? [], selection.peers, null)
-    const same = this.#peers !== null && diff.added.length + diff.updated.length + diff.removed.length === 0
-    this.#next = same ? null : { peers: selection.peers, diff, cause: describeCause(why, diff) }
+    this.#wanted = { peers: selection.peers, why }
     this.#running ??= this.#run()
     return this.#running
   }
@@ -70,26 +70,32 @@ export class PeerUpdates {
   }
 
   async #run(): Promise<void> {
-    while (this.#next !== null && !this.#closed) {
-      const update = this.#next
-      this.#next = null
-      await this.#apply(update)
+    while (this.#wanted !== null && !this.#closed) {
+      const { peers, why } = this.#wanted
+      this.#wanted = null
+      const diff = diffLeases(this.#peers ?? [], peers, null)
+      const same = this.#peers !== null && diff.added.length + diff.updated.length + diff.removed.length === 0
+      // Equal but for revisions and expiries: nothing to forward otherwise, but the status should be fresh.
+      if (same && !this.#doubtful) this.#peers = peers
+      else await this.#apply(peers, describeCause(why, diff), why)
     }
     this.#running = null
   }
 
-  async #apply(update: { peers: readonly Lease[]; diff: LeaseDiff; cause: string }): Promise<void> {
+  async #apply(peers: readonly Lease[], cause: string, why: string): Promise<void> {
     const { dataplane, log, clock } = this.#options
     try {
-      this.#generation = await dataplane.replacePeers(update.peers, update.cause)
-      this.#peers = update.peers
-      const fields = { generation: this.#generation, peers: update.peers.length, cause: update.cause }
-      log.info('peers-replaced', `forwarding to ${update.peers.length} peers`, fields)
+      this.#generation = await dataplane.replacePeers(peers, cause)
+      this.#peers = peers
+      this.#doubtful = false
+      const fields = { generation: this.#generation, peers: peers.length, cause }
+      log.info('peers-replaced', `forwarding to ${peers.length} peers`, fields)
     } catch (error) {
+      this.#doubtful = true
       log.error('peers-not-replaced', `the dataplane did not take the peers, trying again: ${(error as Error).message}`)
       this.#retry?.cancel()
       this.#retry = clock.after(RETRY_MS, () => {
-        if (this.#next === null) this.#next = update
+        this.#wanted ??= { peers, why }
         this.#running ??= this.#run()
       })
     }

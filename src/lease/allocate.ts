@@ -36,10 +36,16 @@ export type SubnetChoice =
 
 /**
  * Own lease by public IP, else the previous subnet if nobody holds any of it, else a random free one. `discard` are
- * leases of ours that no longer fit the network config and must be deleted. `random` gives numbers in [0, 1).
+ * leases of ours that no longer fit the network config and must be deleted. `blocked` are subnets that must not be given
+ * out although no readable lease holds them. `random` gives numbers in [0, 1).
  * @throws FlanneletteError `out-of-subnets` (retryable)
  */
-export function chooseSubnet(wish: SubnetWish, leases: readonly Lease[], random: () => number): SubnetChoice {
+export function chooseSubnet(
+  wish: SubnetWish,
+  leases: readonly Lease[],
+  blocked: readonly Ipv4Prefix[],
+  random: () => number,
+): SubnetChoice {
   const own = leases.filter((lease) => lease.attributes.publicIp === wish.publicIp)
   const fitting = own.find((lease) => lease.ipv6Subnet === null && fitsRange(wish.range, lease.subnet))
   const discard = own.filter((lease) => !fitsRange(wish.range, lease.subnet) || lease.ipv6Subnet !== null)
@@ -47,14 +53,11 @@ export function chooseSubnet(wish: SubnetWish, leases: readonly Lease[], random:
   const { previousSubnet } = wish
   let note: string | null = null
   if (previousSubnet !== null) {
-    note = whyNotAgain(wish, previousSubnet, leases)
+    note = whyNotAgain(wish, previousSubnet, leases, blocked)
     if (note === null) return { action: 'create', subnet: previousSubnet, discard, note }
   }
-  const subnet = allocate(
-    wish.range,
-    leases.map((lease) => lease.subnet),
-    random,
-  )
+  const taken = [...leases.map((lease) => lease.subnet), ...blocked]
+  const subnet = allocate(wish.range, taken, random)
   if (subnet === null) throw outOfSubnets(wish.range, leases)
   return { action: 'create', subnet, discard, note }
 }
@@ -85,11 +88,19 @@ export function fitsRange(range: SubnetRange, subnet: Ipv4Prefix): boolean {
   return inside && subnet.length === range.subnetLength
 }
 
-function whyNotAgain(wish: SubnetWish, previous: Ipv4Prefix, leases: readonly Lease[]): string | null {
+function whyNotAgain(
+  wish: SubnetWish,
+  previous: Ipv4Prefix,
+  leases: readonly Lease[],
+  blocked: readonly Ipv4Prefix[],
+): string | null {
   const text = formatPrefix(previous)
   if (!fitsRange(wish.range, previous)) return `remembered subnet ${text} does not fit the network config any more`
   const holder = leases.find((lease) => overlaps(lease.subnet, previous))
-  if (holder === undefined) return null
+  if (holder === undefined) {
+    const unreadable = blocked.some((prefix) => overlaps(prefix, previous))
+    return unreadable ? `remembered subnet ${text} has a lease that cannot be read` : null
+  }
   const which = samePrefix(holder.subnet, previous) ? '' : ` (its lease ${formatPrefix(holder.subnet)} overlaps it)`
   const other = formatIpv4(holder.attributes.publicIp)
   return `remembered subnet ${text} now belongs to ${other}${which}, not to us (${formatIpv4(wish.publicIp)})`

@@ -17,6 +17,7 @@
 //   another node's              lost
 //   ours, later revision        a write of ours whose answer never came, or a reservation made by an operator: taken over;
 //                               otherwise another host uses our address: lost
+//   ours, earlier revision      the store was restored from a copy: taken over
 // Lost is final: `onLost` runs once and the manager stops. A store that is away is no loss: the lease is `suspect` once
 // its lifetime is over, and forwarding goes on with what is known.
 import { formatIpv4 } from '../../dataplane/wire/address.ts'
@@ -125,7 +126,7 @@ export class LeaseManager {
     try {
       if (slept) {
         log.warn('woke-up', 'the machine or this process was asleep: reading the own lease again')
-        await this.#validate(await this.#ask(store.read(this.#lease.subnet)), Number.POSITIVE_INFINITY)
+        await this.#validate(await this.#ask(store.read(this.#lease.subnet)), null)
       }
       if (!this.#done && now >= this.#renewAtBootMs) await this.#renew()
     } catch (error) {
@@ -146,7 +147,7 @@ export class LeaseManager {
       if (!(error instanceof FlanneletteError) || error.code !== 'lease-conflict') throw error
       const seen = await this.#ask(store.read(before.subnet))
       if (seen === null) this.#lose(error)
-      else await this.#validate(seen, Number.POSITIVE_INFINITY)
+      else await this.#validate(seen, null)
     }
   }
 
@@ -183,10 +184,9 @@ export class LeaseManager {
     const { store } = this.#options
     const mine = leases.find((lease) => samePrefix(lease.subnet, this.#lease.subnet)) ?? null
     try {
-      // The snapshot may be older than the reconnection: ask for the own key as it is now.
-      if (this.#reachable === false) {
-        await this.#validate(await this.#ask(store.read(this.#lease.subnet)), Number.POSITIVE_INFINITY)
-      } else await this.#validate(mine, revision)
+      // A snapshot from before the reconnection, or from before our last write, says nothing of the own key.
+      const outdated = this.#reachable === false || revision < this.#lease.revision
+      await this.#validate(outdated ? await this.#ask(store.read(this.#lease.subnet)) : mine, revision)
     } catch (error) {
       return this.#failed(error)
     }
@@ -203,27 +203,23 @@ export class LeaseManager {
 
   // --- the own key ---
 
-  /** `asOf`: the store revision at which `seen` was true. An answer older than our last write says nothing. */
-  async #validate(seen: Lease | null, asOf: number): Promise<void> {
+  /** `seen` is the own key as the store has it now; `storeRevision` is for the log only. */
+  async #validate(seen: Lease | null, storeRevision: number | null): Promise<void> {
     const { log, clock } = this.#options
     const own = this.#lease
-    if (this.#done || (seen === null ? asOf < own.revision : seen.revision < own.revision)) return
+    if (this.#done) return
     if (seen === null) {
       const cause = clock.bootMs() >= this.#expiresAtBootMs ? 'expired' : 'deleted by someone'
-      const fields = { cause, revision: Number.isFinite(asOf) ? asOf : undefined }
+      const fields = storeRevision === null ? { cause } : { cause, revision: storeRevision }
       log.error('lease-gone', `own lease ${formatPrefix(own.subnet)} is gone (${cause}): putting it back`, fields)
       return this.#renew()
     }
-    if (seen.revision > own.revision || this.#state === 'suspect') {
-      if (seen.attributes.publicIp !== own.attributes.publicIp) return this.#lose(ownerChanged(own, seen))
-      const legitimate = this.#unsure || seen.expiresAtMs === null || own.expiresAtMs === null
-      const unchanged = seen.revision === own.revision
-      if (!unchanged && !(legitimate && sameAttributes(seen.attributes, own.attributes))) {
-        return this.#lose(duplicate(own, seen))
-      }
-      this.#take(seen)
-    }
-    this.#unsure = false
+    if (seen.revision === own.revision && this.#state === 'held') return
+    if (seen.attributes.publicIp !== own.attributes.publicIp) return this.#lose(ownerChanged(own, seen))
+    const reserved = seen.expiresAtMs === null || own.expiresAtMs === null
+    const ours = this.#unsure || reserved || seen.revision <= own.revision
+    if (!ours || !sameAttributes(seen.attributes, own.attributes)) return this.#lose(duplicate(own, seen))
+    this.#take(seen)
   }
 
   #take(lease: Lease): void {

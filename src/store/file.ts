@@ -124,7 +124,10 @@ export class FileStore implements LeaseStore {
   #book(): LeaseBook {
     this.#requireDirectory()
     try {
-      return new LeaseBook(this.#files.read(), this.#readRevision(), this.#options.clock.wallMs())
+      // An empty directory (a file system that is not mounted) is no store without leases: it is no store.
+      statSync(`${this.#directory}/config`)
+      const { leases, blocked } = this.#files.read()
+      return new LeaseBook(leases, this.#readRevision(), this.#options.clock.wallMs(), blocked)
     } catch (error) {
       throw this.#unreadable(error)
     }
@@ -149,8 +152,8 @@ export class FileStore implements LeaseStore {
   }
 
   #unreadable(cause: unknown): FlanneletteError {
-    const { code, message } = cause as NodeJS.ErrnoException
-    const why = code === 'ENOENT' ? 'it does not exist' : message
+    const { code, message, path } = cause as NodeJS.ErrnoException
+    const why = code === 'ENOENT' ? `${path ?? 'it'} does not exist` : message
     const remedy = 'make the directory with a file "config" in it, or correct --store'
     return new FlanneletteError('store-unreadable', `store ${this.name} cannot be used: ${why}`, {
       remedy,

@@ -20,12 +20,17 @@ export type LeaseChange =
 export class LeaseBook {
   readonly #leases: Map<string, Lease>
   readonly #nowMs: number
+  readonly #blocked: readonly Ipv4Prefix[]
   #revision: number
   /** What to write, in order. */
   readonly changes: LeaseChange[] = []
 
-  /** `leases` may hold expired ones; they are deleted here and now. `nowMs` is the wall clock of the expiries. */
-  constructor(leases: readonly Lease[], revision: number, nowMs: number) {
+  /**
+   * `leases` may hold expired ones; they are deleted here and now. `nowMs` is the wall clock of the expiries, `blocked`
+   * what must not be given out besides.
+   */
+  constructor(leases: readonly Lease[], revision: number, nowMs: number, blocked: readonly Ipv4Prefix[] = []) {
+    this.#blocked = blocked
     this.#leases = new Map(leases.map((lease) => [formatSubnetKey(lease), lease]))
     this.#revision = leases.reduce((highest, lease) => Math.max(highest, lease.revision), revision)
     this.#nowMs = nowMs
@@ -50,7 +55,7 @@ export class LeaseBook {
    */
   acquire(request: AcquireRequest, random: () => number, note: (sentence: string) => void): Lease {
     const wish = { range: request.network, publicIp: request.publicIp, previousSubnet: request.previousSubnet }
-    const choice = chooseSubnet(wish, this.leases(), random)
+    const choice = chooseSubnet(wish, this.leases(), this.#blocked, random)
     for (const lease of choice.discard) this.#delete(lease)
     if (choice.action === 'adopt') {
       const expiresAtMs = choice.lease.expiresAtMs === null ? null : this.#nowMs + LEASE_TTL_MS

@@ -1,6 +1,7 @@
 // The lease files of the file store. One bad file never costs the others: it is warned about once, and the last good
 // content of that file stays valid until it expires or the file is gone.
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
 import { parseJson } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
 import type { Lease } from '../lease/lease.ts'
@@ -41,15 +42,22 @@ export class LeaseFiles {
     this.#log = log
   }
 
-  /** All leases, expired ones included; none when the directory is missing. Throws what the file system says. */
-  read(): Lease[] {
+  /**
+   * All leases, expired ones included; none when the directory is missing. `blocked` are the subnets of files whose name
+   * is a key and whose content is not a lease: somebody's, but whose? Throws what the file system says.
+   */
+  read(): { leases: Lease[]; blocked: Ipv4Prefix[] } {
     const now = new Map<string, KnownFile>()
     for (const name of listNames(this.#directory)) {
       const file = this.#readOne(name)
       if (file !== null) now.set(name, file)
     }
     this.#known = now
-    return [...now.values()].flatMap((file) => file.lease ?? [])
+    const unreadable = [...now].filter(([, file]) => file.lease === null)
+    return {
+      leases: [...now.values()].flatMap((file) => file.lease ?? []),
+      blocked: unreadable.flatMap(([name]) => parseSubnetKey(name)?.subnet ?? []),
+    }
   }
 
   /** Removes what writers that died left half-made. Only under the store's lock: there a temporary file has no owner. */

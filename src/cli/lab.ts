@@ -153,7 +153,9 @@ function pingCommand(): Command {
       const lab = Lab.open(flags.name)
       const options = { count: flags.count, ...(flags.size === undefined ? {} : { sizeBytes: flags.size }) }
       if (from !== 'all' && to === undefined) {
-        throw new FlanneletteError('usage', `whom shall ${from} ping?`, { remedy: 'name a second member, or use: all' })
+        throw new FlanneletteError('usage', `nobody is named for ${from} to ping`, {
+          remedy: 'add a second member, or use: ping all',
+        })
       }
       const results = to === undefined ? await lab.pingAll(options) : [await lab.ping(from, to, options)]
       const terminal = terminalOf(process.stdout)

@@ -1,6 +1,7 @@
 // What a lab remembers between commands: one JSON file in /run, written atomically, gone after a reboot like the
 // namespaces it speaks of.
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { writeFileAtomically } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Fault } from './faults.ts'
@@ -106,6 +107,13 @@ export function removeLabFiles(name: string): boolean {
   const { directory } = labFiles(name)
   if (!existsSync(directory)) return false
   rmSync(directory, { recursive: true, force: true })
+  for (const parent of [LABS_DIRECTORY, dirname(LABS_DIRECTORY)]) {
+    try {
+      rmdirSync(parent)
+    } catch {
+      break // other labs, or other files of ours, are still in it
+    }
+  }
   return true
 }
 

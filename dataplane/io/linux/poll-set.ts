@@ -22,9 +22,15 @@ export class PollSet {
     this.#at = memory.reserve(descriptors.length * POLLFD_BYTES)
     this.#address = memory.addressAt(this.#at)
     descriptors.forEach((fd, index) => {
-      this.#view.setInt32(this.#at + index * POLLFD_BYTES, fd, true)
+      this.setDescriptor(index, fd)
       this.#view.setUint16(this.#at + index * POLLFD_BYTES + EVENTS, events, true)
     })
+  }
+
+  /** Puts another descriptor in place `index`; -1 leaves the place out of every wait (poll(2)). */
+  setDescriptor(index: number, fd: number): void {
+    this.#view.setInt32(this.#at + index * POLLFD_BYTES, fd, true)
+    this.#view.setUint16(this.#at + index * POLLFD_BYTES + REVENTS, 0, true)
   }
 
   /** Waits until something is ready, at most `timeoutMs`. Returns how many are ready, or -errno. */

@@ -78,7 +78,7 @@ export function setPersistent(fd: number, persistent: boolean): number {
 
 /** The worker's end of an open TUN. */
 export class Tun implements PacketDevice {
-  readonly #fd: number
+  #fd: number
   readonly #memory: PacketMemory
   readonly #writable: PollSet
 
@@ -86,6 +86,12 @@ export class Tun implements PacketDevice {
     this.#fd = fd
     this.#memory = memory
     this.#writable = new PollSet(memory, [fd], POLLOUT)
+  }
+
+  /** Goes on with another descriptor: the device was made anew. */
+  replaceDescriptor(fd: number): void {
+    this.#fd = fd
+    this.#writable.setDescriptor(0, fd)
   }
 
   read(at: number, capacity: number): number {

@@ -2,6 +2,7 @@
 // UDP_GRO (udp(7)).
 import type { PacketMemory } from '../../memory/packet-memory.ts'
 import { EAGAIN, EINTR, ENOBUFS } from '../errno.ts'
+import { isKernelAtLeast } from '../kernel-release.ts'
 import { type ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
 import type { SendBatch } from '../send-batch.ts'
 import type { UnderlaySocket } from '../underlay-socket.ts'
@@ -55,12 +56,6 @@ export interface OpenUdpSocket {
   readonly receiveBufferBytes: number
 }
 
-/** `6.18.44-x` → [6, 18]; unknown text → [0, 0]. */
-export function kernelVersion(release: string): readonly [number, number] {
-  const match = /^(\d+)\.(\d+)/.exec(release)
-  return match === null ? [0, 0] : [Number(match[1]), Number(match[2])]
-}
-
 /** Opens the socket on `address`:`port`. Fails with `bind` EADDRINUSE when somebody listens there already. */
 export function openUdpSocket(address: number, port: number, kernelRelease: string): OpenUdpSocket | UdpFailure {
   const fd = libc.socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
@@ -81,12 +76,9 @@ export function openUdpSocket(address: number, port: number, kernelRelease: stri
   libc.setsockopt(fd, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_OMIT)
   libc.setsockopt(fd, SOL_IP, IP_RECVTOS, 1)
   libc.setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, 1)
-  const [major, minor] = kernelVersion(kernelRelease)
-  const isAtLeast = (wantMajor: number, wantMinor: number) =>
-    major > wantMajor || (major === wantMajor && minor >= wantMinor)
   // Before 5.12 UDP_GRO is there but unreliable.
-  const receivesMerged = isAtLeast(5, 12) && libc.setsockopt(fd, SOL_UDP, UDP_GRO, 1) >= 0
-  const segments = isAtLeast(6, 9) ? SEGMENTS_FROM_6_9 : SEGMENTS
+  const receivesMerged = isKernelAtLeast(kernelRelease, [5, 12, 0]) && libc.setsockopt(fd, SOL_UDP, UDP_GRO, 1) >= 0
+  const segments = isKernelAtLeast(kernelRelease, [6, 9, 0]) ? SEGMENTS_FROM_6_9 : SEGMENTS
   return {
     fd,
     maxSegments: libc.getsockopt(fd, SOL_UDP, UDP_SEGMENT) >= 0 ? segments : 1,

@@ -1,0 +1,24 @@
+// The public surface of the dataplane: all that the control plane may see of it. Loading it loads no native library.
+export { DROP_REASON_NAMES, DROP_REASONS, type DropReason } from './drop-reason.ts'
+export { OVERHEAD_BYTES } from './encap/overhead.ts'
+export type { EngineSettings, SourceCheck } from './engine/settings.ts'
+export { formatEntry } from './forwarding/forwarding-table.ts'
+export type { ForwardingEntry, RemoteVtep } from './forwarding/remote-vtep.ts'
+export * as errno from './io/errno.ts'
+export { isKernelAtLeast } from './io/kernel-release.ts'
+export { type Direction, STEPS, type Step, type StepKind } from './step.ts'
+export { formatIpv4, formatMac, parseIpv4, parseMac } from './wire/address.ts'
+export type { FieldNote } from './wire/field.ts'
+export { describeLayers, hexDump, type Layer } from './wire/layers.ts'
+export * from './wire/prefix.ts'
+export { DataplaneWorker, type DataplaneWorkerOptions } from './worker/dataplane-worker.ts'
+export {
+  closeDescriptor,
+  keepOverlayDevice,
+  type OpenTun,
+  type OpenUdpSocket,
+  openOverlayDevice,
+  openUnderlaySocket,
+  type TunFailure,
+} from './worker/descriptors.ts'
+export type { RecordedStep, WorkerReport } from './worker/messages.ts'

@@ -1,0 +1,48 @@
+// Opening what a worker will use, on the main thread. The drivers are loaded only here and in the worker, so that a
+// command which moves no packet needs no native library.
+import { release } from 'node:os'
+import type { OpenTun, TunFailure } from '../io/linux/tun.ts'
+import type { OpenUdpSocket, UdpFailure } from '../io/linux/udp-socket.ts'
+
+export type { OpenTun, OpenUdpSocket, TunFailure, UdpFailure }
+
+const EFD_CLOEXEC = 0x80000
+const EFD_NONBLOCK = 0x800
+
+/** Opens the TUN of that name, making it if need be; see io/linux/tun.ts for what the errors mean. */
+export async function openOverlayDevice(name: string): Promise<OpenTun | TunFailure> {
+  const { openTun } = await import('../io/linux/tun.ts')
+  return openTun(name)
+}
+
+/** Lets the device outlive the process, or not. Returns 0 or -errno. */
+export async function keepOverlayDevice(fd: number, keep: boolean): Promise<number> {
+  const { setPersistent } = await import('../io/linux/tun.ts')
+  return setPersistent(fd, keep)
+}
+
+/** Opens the UDP socket on `address`:`port` (unsigned 32-bit, 16-bit). */
+export async function openUnderlaySocket(address: number, port: number): Promise<OpenUdpSocket | UdpFailure> {
+  const { openUdpSocket } = await import('../io/linux/udp-socket.ts')
+  return openUdpSocket(address, port, release())
+}
+
+export async function closeDescriptor(fd: number): Promise<void> {
+  const { close } = await import('../io/linux/libc.ts')
+  close(fd)
+}
+
+/** A doorbell for a worker: a descriptor that becomes readable when rung. */
+export interface Doorbell {
+  readonly fd: number
+  ring(): void
+  close(): void
+}
+
+/** @throws Error when the kernel has no descriptor left */
+export async function makeDoorbell(): Promise<Doorbell> {
+  const libc = await import('../io/linux/libc.ts')
+  const fd = libc.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+  if (fd < 0) throw new Error(`eventfd failed with errno ${-fd}`)
+  return { fd, ring: () => libc.eventfdWrite(fd, 1), close: () => libc.close(fd) }
+}

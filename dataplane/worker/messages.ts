@@ -1,0 +1,46 @@
+// What main thread and worker say to each other. Descriptors are opened by the main thread and passed as numbers: all
+// threads of a process share them. Counters and tables are shared memory.
+
+import type { EngineSettings } from '../engine/settings.ts'
+import type { Step } from '../step.ts'
+
+/** Everything a worker needs from its first moment on. */
+export interface WorkerSetup {
+  readonly tunFd: number
+  readonly socketFd: number
+  /** eventfd that is written to after each command. */
+  readonly wakeFd: number
+  readonly maxSegments: number
+  readonly vni: number
+  /** Own VTEP MAC, a 48-bit number. */
+  readonly mac: number
+  readonly settings: EngineSettings
+  readonly counters: SharedArrayBuffer
+}
+
+export type WorkerCommand =
+  /** A new forwarding table, encoded; it is in force from the next packet on. */
+  | { readonly type: 'table'; readonly table: SharedArrayBuffer }
+  /** Record at most this many steps, then stop looking; 0 stops at once. */
+  | { readonly type: 'trace'; readonly steps: number }
+  /** The TUN was opened anew. */
+  | { readonly type: 'device'; readonly fd: number }
+  | { readonly type: 'stop' }
+
+export type WorkerReport =
+  /** The table of that generation is in force. */
+  | { readonly type: 'table'; readonly generation: number }
+  | { readonly type: 'steps'; readonly steps: readonly RecordedStep[] }
+  /** Reading failed; the descriptor is left alone until it is replaced. */
+  | { readonly type: 'device-failed'; readonly errno: number }
+  | { readonly type: 'socket-failed'; readonly errno: number }
+  | { readonly type: 'stopped' }
+
+/** A step with the time at which it happened and, where it has bytes, a copy of them. */
+export interface RecordedStep {
+  /** CLOCK_MONOTONIC, nanoseconds: comparable between processes of one machine. */
+  readonly timeNs: bigint
+  readonly step: Step
+  /** Bytes that the step is about (the whole packet or frame, up to the snap length), as hex; empty for none. */
+  readonly bytes: string
+}

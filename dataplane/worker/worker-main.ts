@@ -1,0 +1,102 @@
+// A dataplane worker: one thread that moves packets and nothing else. It blocks in poll for at most a second, is woken
+// through an eventfd when the main thread has said something, and never touches a store, a logger or a timer.
+// Here everything is put together: memory, drivers, encapsulation, engine.
+import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { VxlanEncapsulation } from '../encap/vxlan.ts'
+import { Counters } from '../engine/counters.ts'
+import { ENGINE_MEMORY_BYTES, Engine } from '../engine/engine.ts'
+import * as libc from '../io/linux/libc.ts'
+import { PollSet } from '../io/linux/poll-set.ts'
+import { Tun } from '../io/linux/tun.ts'
+import { UdpSocket } from '../io/linux/udp-socket.ts'
+import { PacketMemory } from '../memory/packet-memory.ts'
+import type { WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
+import { StepRecorder } from './step-recorder.ts'
+
+/** Longest sleep, milliseconds. A thread inside a foreign call cannot be stopped, so the call must be short. */
+const SLEEP_MS = 1000
+const EVENTFD_BYTES = 8
+const TUN = 0
+const SOCKET = 1
+const WAKE = 2
+
+const port = parentPort!
+const setup = workerData as WorkerSetup
+const memory = new PacketMemory(ENGINE_MEMORY_BYTES, libc.addressOf)
+const device = new Tun(memory, setup.tunFd)
+const socket = new UdpSocket(memory, { fd: setup.socketFd, maxSegments: setup.maxSegments })
+const waits = new PollSet(memory, [setup.tunFd, setup.socketFd, setup.wakeFd])
+const wakeBytes = memory.reserve(EVENTFD_BYTES)
+const engine = new Engine({
+  memory,
+  device,
+  socket,
+  encapsulation: new VxlanEncapsulation({ vni: setup.vni, mac: setup.mac }),
+  counters: new Counters(setup.counters),
+  settings: setup.settings,
+  nowMs: () => performance.now(),
+})
+let recorder: StepRecorder | null = null
+
+function report(what: WorkerReport): void {
+  port.postMessage(what)
+}
+
+function trace(steps: number): void {
+  sendSteps()
+  recorder = steps > 0 ? new StepRecorder(memory, steps, process.hrtime.bigint) : null
+  engine.setSink(recorder)
+}
+
+/** Passes on what was recorded in this turn, and stops looking when enough was seen. */
+function sendSteps(): void {
+  if (recorder === null) return
+  const steps = recorder.take()
+  if (steps.length > 0) report({ type: 'steps', steps })
+  if (!recorder.isFull) return
+  recorder = null
+  engine.setSink(null)
+}
+
+/** Obeys everything that was said; false when it is time to go. */
+function obey(): boolean {
+  libc.read(setup.wakeFd, memory.addressAt(wakeBytes), EVENTFD_BYTES)
+  for (;;) {
+    const received = receiveMessageOnPort(port)
+    if (received === undefined) return true
+    const command = received.message as WorkerCommand
+    if (command.type === 'stop') return false
+    if (command.type === 'trace') trace(command.steps)
+    if (command.type === 'device') {
+      device.replaceDescriptor(command.fd)
+      waits.setDescriptor(TUN, command.fd)
+    }
+    if (command.type === 'table') {
+      engine.replaceTable(command.table)
+      report({ type: 'table', generation: engine.table.generation })
+    }
+  }
+}
+
+/** One turn of both directions. A descriptor that is unwell is reported once and not looked at until it is replaced. */
+function move(): void {
+  if (waits.ready(SOCKET) !== 0) {
+    const result = engine.inbound()
+    if (result < 0) report({ type: 'socket-failed', errno: -result })
+  }
+  if (waits.ready(TUN) !== 0) {
+    const result = engine.outbound()
+    if (result < 0) {
+      waits.setDescriptor(TUN, -1)
+      report({ type: 'device-failed', errno: -result })
+    }
+  }
+}
+
+for (let going = true; going; ) {
+  waits.wait(SLEEP_MS)
+  if (waits.ready(WAKE) !== 0) going = obey()
+  move()
+  sendSteps()
+}
+report({ type: 'stopped' })

@@ -1,0 +1,23 @@
+// Values of `run` flags that need more than a list of choices.
+import { expect, test } from 'vitest'
+import { parseIpv4 } from '../../../dataplane/wire/address.ts'
+import { parsePublicIp, parseRenewMargin } from '../../../src/config/options.ts'
+
+test('a public address is dotted decimal', () => {
+  expect(parsePublicIp('192.0.2.1')).toBe(parseIpv4('192.0.2.1'))
+})
+
+test.each(['', '0.0.0.0', '192.0.2', '192.0.2.256', '192.0.02.1', 'fd00::1', 'host'])(
+  '%j is no public address',
+  (text) => {
+    expect(() => parsePublicIp(text)).toThrow(expect.objectContaining({ code: 'usage', exitCode: 2 }))
+  },
+)
+
+test.each([1, 60, 1439])('a renew margin of %i minutes is taken', (minutes) => {
+  expect(parseRenewMargin(String(minutes))).toBe(minutes)
+})
+
+test.each(['0', '1440', '-1', '1.5', 'x', ''])('a renew margin of %j is refused', (text) => {
+  expect(() => parseRenewMargin(text)).toThrow(expect.objectContaining({ code: 'usage', exitCode: 2 }))
+})

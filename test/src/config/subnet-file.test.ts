@@ -1,0 +1,114 @@
+// subnet.env: byte for byte as flannel writes it, read back leniently, removed when stale.
+import { execFileSync } from 'node:child_process'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { parsePrefix } from '../../../dataplane/wire/prefix.ts'
+import { readSubnetFile, removeStaleSubnetFile, writeSubnetFile } from '../../../src/config/subnet-file.ts'
+import { temporaryDirectory } from '../../support/temporary-directory.ts'
+
+const NETWORK = parsePrefix('10.244.0.0/16')!
+const SUBNET = parsePrefix('10.244.1.0/24')!
+const FILE = { network: NETWORK, subnet: SUBNET, mtuBytes: 1450, ipMasq: false }
+const TEXT = 'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n'
+
+function remembered(text: string) {
+  const path = `${temporaryDirectory()}/subnet.env`
+  writeFileSync(path, text)
+  return readSubnetFile(path)
+}
+
+describe('writing', () => {
+  test("gives flannel's bytes, in a directory that is made, readable by all whatever the umask", () => {
+    const directory = `${temporaryDirectory()}/run/flannel`
+    const before = process.umask(0o077)
+    try {
+      writeSubnetFile(`${directory}/subnet.env`, FILE)
+    } finally {
+      process.umask(before)
+    }
+    expect(readFileSync(`${directory}/subnet.env`, 'utf8')).toBe(TEXT)
+    expect(statSync(`${directory}/subnet.env`).mode & 0o777).toBe(0o644)
+    expect(readdirSync(directory)).toEqual(['subnet.env'])
+  })
+
+  test('replaces the file whole: a reader that has it open keeps the old one', () => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, FILE)
+    const { ino } = statSync(path)
+    writeSubnetFile(path, { ...FILE, mtuBytes: 1370 })
+    expect(statSync(path).ino).not.toBe(ino)
+    expect(readFileSync(path, 'utf8')).toBe(TEXT.replace('1450', '1370'))
+  })
+
+  test('leaves nothing behind when the rename fails', () => {
+    const directory = temporaryDirectory()
+    mkdirSync(`${directory}/subnet.env/occupied`, { recursive: true })
+    expect(() => writeSubnetFile(`${directory}/subnet.env`, FILE)).toThrow()
+    expect(readdirSync(directory)).toEqual(['subnet.env'])
+  })
+
+  test('gives what sh can read', () => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, FILE)
+    chmodSync(path, 0o644)
+    const said = execFileSync('sh', [
+      '-c',
+      `. ${path}; echo $FLANNEL_NETWORK $FLANNEL_SUBNET $FLANNEL_MTU $FLANNEL_IPMASQ`,
+    ])
+    expect(said.toString()).toBe('10.244.0.0/16 10.244.1.1/24 1450 false\n')
+  })
+})
+
+describe('reading back', () => {
+  test('gives what was written, host bits cleared', () => {
+    expect(remembered(TEXT)).toEqual({ network: NETWORK, subnet: SUBNET })
+  })
+
+  test.each([
+    ['quotes', 'FLANNEL_SUBNET="10.5.72.1/24"'],
+    ['single quotes', "FLANNEL_SUBNET='10.5.72.1/24'"],
+    ['export', 'export FLANNEL_SUBNET=10.5.72.1/24'],
+    ['comments', '# hello\nFLANNEL_SUBNET=10.5.72.1/24 # bridge'],
+    ['variables', 'NET=10.5\nFLANNEL_SUBNET=$NET.72.1/24'],
+    ['braced variables', `NET=10.5\nFLANNEL_SUBNET="\${NET}.72.1/24"`],
+    ['blanks and carriage returns', '\r\n  FLANNEL_SUBNET = 10.5.72.1/24\r\n'],
+    ['entries that are no prefixes', 'FLANNEL_SUBNET=not-a-cidr,10.5.72.1/24'],
+  ])('understands %s', (_, text) => {
+    expect(remembered(text)?.subnet).toEqual(parsePrefix('10.5.72.0/24'))
+  })
+
+  test.each([
+    ['two subnets', 'FLANNEL_SUBNET=10.244.1.0/24,not-a-cidr,10.244.2.0/24'],
+    ['only a bad entry', 'FLANNEL_SUBNET=not-a-cidr'],
+    ['nothing', ''],
+    ['noise', '\u0000\u0001 = = =\n==\nFLANNEL_SUBNET'],
+  ])('%s remembers no subnet', (_, text) => {
+    expect(remembered(text)).toEqual({ network: null, subnet: null })
+  })
+
+  test('a missing file is no memory', () => {
+    expect(readSubnetFile(`${temporaryDirectory()}/subnet.env`)).toBeNull()
+  })
+})
+
+describe('a file that is no longer true', () => {
+  const other = parsePrefix('10.244.2.0/24')!
+  test.each([
+    ['another subnet', { network: NETWORK, subnet: other }, false],
+    ['another network', { network: parsePrefix('10.0.0.0/8'), subnet: SUBNET }, false],
+    ['the same', { network: NETWORK, subnet: SUBNET }, true],
+    ['a subnet that is not known yet', { network: NETWORK, subnet: null }, true],
+    ['nothing known yet', { network: null, subnet: null }, true],
+  ])('compared with %s', (_, known, stays) => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, FILE)
+    expect(removeStaleSubnetFile(path, known)).toBe(!stays)
+    expect(existsSync(path)).toBe(stays)
+  })
+
+  test('a file that says nothing clear is removed', () => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeFileSync(path, 'FLANNEL_SUBNET=?')
+    expect(removeStaleSubnetFile(path, { network: NETWORK, subnet: SUBNET })).toBe(true)
+  })
+})

@@ -1,0 +1,60 @@
+// The vxlan backend's own options: defaults, ranges, and clear words for what this version does not do.
+import { expect, test } from 'vitest'
+import { parseNetworkConfig } from '../../../src/config/network-config.ts'
+import { vxlanBackend, vxlanDeviceName } from '../../../src/config/vxlan-backend.ts'
+
+function vxlan(backend: object) {
+  return vxlanBackend(parseNetworkConfig(JSON.stringify({ Network: '10.244.0.0/16', Backend: backend })))
+}
+
+test('defaults are those of flannel on Linux', () => {
+  expect(vxlan({ Type: 'vxlan' })).toEqual({ vni: 1, port: 8472, mtuBytes: null, notices: [] })
+})
+
+test('a port or an MTU of 0 is the default', () => {
+  expect(vxlan({ Type: 'vxlan', Port: 0, MTU: 0 })).toMatchObject({ port: 8472, mtuBytes: null })
+})
+
+test('VNI, port and MTU come from the config', () => {
+  const backend = { Type: 'VXLAN', vni: 0x010203, port: 4789, mtu: 1420 }
+  expect(vxlan(backend)).toMatchObject({ vni: 0x010203, port: 4789, mtuBytes: 1420 })
+})
+
+test.each([1, 16777215])('VNI %i is accepted', (vni) => {
+  expect(vxlan({ Type: 'vxlan', VNI: vni }).vni).toBe(vni)
+})
+
+test.each([
+  ['VNI', 0],
+  ['VNI', -1],
+  ['VNI', 16777216],
+  ['VNI', '1'],
+  ['Port', 65536],
+  ['Port', -1],
+  ['MTU', 500],
+  ['MTU', -1],
+  ['GBP', true],
+])('%s %j is refused by name', (field, value) => {
+  expect(() => vxlan({ Type: 'vxlan', [field]: value })).toThrow(
+    expect.objectContaining({ code: 'config-invalid', exitCode: 2, message: expect.stringContaining(field) }),
+  )
+})
+
+test.each(['Learning', 'DirectRouting'])('%s is accepted, with a notice that it has no effect', (field) => {
+  expect(vxlan({ Type: 'vxlan', [field]: true }).notices).toEqual([expect.stringContaining(field)])
+})
+
+test('options of other systems are ignored', () => {
+  expect(vxlan({ Type: 'vxlan', MacPrefix: '0E-2A', Name: 'x' }).notices).toEqual([])
+})
+
+test.each(['udp', 'host-gw', 'wireguard'])('backend %s is said to be unsupported, with the way out', (type) => {
+  expect(() => vxlan({ Type: type })).toThrow(
+    expect.objectContaining({ exitCode: 2, oneLine: expect.stringMatching(new RegExp(`"${type}".*vxlan`)) }),
+  )
+})
+
+test('device names fit into what Linux allows, for every VNI', () => {
+  expect(vxlanDeviceName(1)).toBe('flannel.1')
+  for (const vni of [1, 9_999_999, 10_000_000, 16_777_215]) expect(vxlanDeviceName(vni).length).toBeLessThan(16)
+})

@@ -1,0 +1,48 @@
+// A dataplane that moves nothing and remembers what it was told.
+import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import type { Dataplane, LocalVtep } from '../../src/daemon/dataplane.ts'
+import type { Lease } from '../../src/lease/lease.ts'
+
+export class FakeDataplane implements Dataplane {
+  readonly kind = 'userspace'
+  local: LocalVtep | null = null
+  /** Every table that was handed over, with its cause. */
+  readonly tables: { readonly peers: readonly Lease[]; readonly cause: string }[] = []
+  readonly stops: ('keep' | 'remove')[] = []
+  /** Errors to throw from the next calls, first one first. */
+  readonly startFailures: Error[] = []
+  readonly replaceFailures: Error[] = []
+  /** When set, a hand-over waits for it. */
+  gate: Promise<void> | null = null
+
+  async start(local: LocalVtep): Promise<void> {
+    const failure = this.startFailures.shift()
+    if (failure !== undefined) throw failure
+    this.local = local
+  }
+
+  async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
+    await this.gate
+    const failure = this.replaceFailures.shift()
+    if (failure !== undefined) throw failure
+    this.tables.push({ peers, cause })
+    return this.tables.length
+  }
+
+  counters(): Readonly<Record<string, number>> {
+    return { 'outbound.packets.read': 7 }
+  }
+
+  pendingPeers(): number {
+    return 0
+  }
+
+  async stop(mode: 'keep' | 'remove'): Promise<void> {
+    this.stops.push(mode)
+  }
+
+  /** Subnets of the table in force. */
+  get subnets(): string[] {
+    return (this.tables.at(-1)?.peers ?? []).map((lease) => formatPrefix(lease.subnet))
+  }
+}

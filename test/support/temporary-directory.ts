@@ -1,0 +1,12 @@
+// A directory of a test's own, gone afterwards.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { onTestFinished } from 'vitest'
+
+/** Call inside a test. */
+export function temporaryDirectory(): string {
+  const path = mkdtempSync(join(tmpdir(), 'flannelette-test-'))
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }))
+  return path
+}

@@ -1,7 +1,6 @@
 // Reading typed fields out of a JSON object by Go's rules. Each reader names the field and its place when it refuses.
 import ipaddr from 'ipaddr.js'
-import { parseIpv4 } from '../../dataplane/wire/address.ts'
-import { type Ipv4Prefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
+import { type Ipv4Prefix, parseIpv4, parsePrefix } from '../../dataplane/index.ts'
 import { type JsonNode, JsonProblem, memberOf } from './json-document.ts'
 
 /** The fields of one object. Absent fields give the default; `null` too, except where Go's decoder refuses it. */

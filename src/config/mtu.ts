@@ -1,15 +1,6 @@
 // How large an inner packet may be. The `MTU` of flannel's config is the underlay's: what encapsulation adds is
 // subtracted from it.
-import * as ethernet from '../../dataplane/wire/ethernet.ts'
-import * as ipv4 from '../../dataplane/wire/ipv4.ts'
-import * as udp from '../../dataplane/wire/udp.ts'
-import * as vxlan from '../../dataplane/wire/vxlan.ts'
-
-/** Bytes that encapsulation over IPv4 adds to an inner packet. */
-export const OVERHEAD_BYTES = {
-  vxlan: ipv4.HEADER_LEN + udp.HEADER_LEN + vxlan.HEADER_LEN + ethernet.HEADER_LEN,
-  udp: ipv4.HEADER_LEN + udp.HEADER_LEN,
-} as const
+import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 
 export interface MtuChoice {
   /** MTU of the overlay device, and `FLANNEL_MTU`. */

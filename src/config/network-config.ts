@@ -1,7 +1,6 @@
 // The network config (`net-conf.json`, or the store's `config` key): flannel's JSON by flannel's rules. Decoding,
 // defaults, derived fields and the checks of flannel's etcd mode; what an own backend needs is in vxlan-backend.ts.
-import { formatIpv4 } from '../../dataplane/wire/address.ts'
-import { containsAddress, formatPrefix, type Ipv4Prefix, maskOf, sizeOf } from '../../dataplane/wire/prefix.ts'
+import { containsAddress, formatIpv4, formatPrefix, type Ipv4Prefix, maskOf, sizeOf } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type JsonNode, JsonProblem, parseJson } from './json-document.ts'
 import { JsonFields } from './json-fields.ts'

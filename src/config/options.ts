@@ -1,10 +1,9 @@
 // What `flannelette run` was asked to do, after parsing: values checked, units in the names.
-import { parseIpv4 } from '../../dataplane/wire/address.ts'
+import { parseIpv4, type SourceCheck } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
 
 export type DataplaneKind = 'userspace' | 'kernel'
-export type SourceCheck = 'strict' | 'peer' | 'off'
 
 export interface RunOptions {
   /** `file:DIR` */

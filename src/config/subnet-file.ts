@@ -1,8 +1,7 @@
 // subnet.env: how the CNI plugin and container engines learn this node's subnet and MTU. Written byte for byte as
 // flannel writes it, read back leniently, and removed as soon as it says something that is no longer true.
 import { readFileSync, rmSync } from 'node:fs'
-import { formatIpv4 } from '../../dataplane/wire/address.ts'
-import { formatPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 
 export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env'

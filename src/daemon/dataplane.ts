@@ -1,5 +1,5 @@
 // What the daemon asks of whatever moves its packets: our userspace engine, or the kernel's VTEP.
-import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import type { Ipv4Prefix } from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** Everything a dataplane must know of this node. Addresses are unsigned 32-bit numbers, MACs 48-bit numbers. */

@@ -1,8 +1,6 @@
 // From leases to what the dataplane forwards by. Pure: the same leases give the same peers in the same order.
 
-import type { ForwardingEntry } from '../../dataplane/forwarding/remote-vtep.ts'
-import { formatIpv4 } from '../../dataplane/wire/address.ts'
-import { overlaps, samePrefix } from '../../dataplane/wire/prefix.ts'
+import { type ForwardingEntry, formatIpv4, overlaps, samePrefix } from '../../dataplane/index.ts'
 import { inAddressOrder } from '../lease/diff.ts'
 import type { Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'

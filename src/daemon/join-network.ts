@@ -1,6 +1,5 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
-import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
-import { formatPrefix, type Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatMac, formatPrefix, type Ipv4Prefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
 import { readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'

@@ -10,8 +10,7 @@
 //   7. subnet.env    now pods may come; `ready`
 // From then on each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
-import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
-import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { chooseMtu } from '../config/mtu.ts'
 import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
 import { vxlanDeviceName } from '../config/vxlan-backend.ts'

@@ -1,6 +1,6 @@
 // From validated snapshots to the dataplane: which peers there are now, one hand-over at a time. Snapshots that arrive
 // meanwhile are merged: only the latest counts. A hand-over that fails is tried again.
-import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { describeConflict, diffLeases, findConflicts, type LeaseConflict, type LeaseDiff } from '../lease/diff.ts'
 import type { Lease } from '../lease/lease.ts'

@@ -2,7 +2,7 @@
 // granted under, and the last set of leases. With these a daemon forwards again while its store is away. Files are
 // replaced whole; one that cannot be read is warned about and counts as absent.
 import { mkdirSync, readFileSync } from 'node:fs'
-import { formatMac, parseMac } from '../../dataplane/wire/address.ts'
+import { formatMac, parseMac } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'

@@ -1,7 +1,6 @@
 // status.json in the state directory: what `flannelette lab status` and people with `jq` read. Rewritten when it changed,
 // looked at once a second. The shape is a promise: fields are added, never renamed, and `version` counts the breaks.
-import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
-import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { describeConflict } from '../lease/diff.ts'

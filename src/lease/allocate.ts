@@ -1,15 +1,15 @@
 // Which subnet a node takes: a pure function of the range, the leases that exist, and chance. Shared by every store
 // that allocates itself, so that all of them choose alike.
-import { formatIpv4 } from '../../dataplane/wire/address.ts'
 import {
   containsAddress,
+  formatIpv4,
   formatPrefix,
   type Ipv4Prefix,
   overlaps,
   prefixAround,
   samePrefix,
   sizeOf,
-} from '../../dataplane/wire/prefix.ts'
+} from '../../dataplane/index.ts'
 import type { SubnetRange } from '../config/network-config.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from './lease.ts'

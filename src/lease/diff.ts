@@ -1,7 +1,6 @@
 // What changed between two sets of leases, and which of them contradict each other. Pure: the same sets give the same
 // answer whatever their order, however often, and after a restart.
-import { formatIpv4 } from '../../dataplane/wire/address.ts'
-import { formatPrefix, type Ipv4Prefix, lastAddress, samePrefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatPrefix, type Ipv4Prefix, lastAddress, samePrefix } from '../../dataplane/index.ts'
 import type { Lease, LeaseAttributes } from './lease.ts'
 
 export interface LeaseDiff {

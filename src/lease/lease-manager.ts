@@ -20,8 +20,7 @@
 //   ours, earlier revision      the store was restored from a copy: taken over
 // Lost is final: `onLost` runs once and the manager stops. A store that is away is no loss: the lease is `suspect` once
 // its lifetime is over, and forwarding goes on with what is known.
-import { formatIpv4 } from '../../dataplane/wire/address.ts'
-import { formatPrefix, samePrefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatPrefix, samePrefix } from '../../dataplane/index.ts'
 import { type Clock, delay, LONGEST_TIMER_MS, type Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'

@@ -1,5 +1,5 @@
 // A lease: a node's claim on a subnet until it expires. In flannel's terms throughout.
-import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import type { Ipv4Prefix } from '../../dataplane/index.ts'
 
 /** What a node says of itself in its lease. Backend data is kept raw: each backend decodes its own. */
 export interface LeaseAttributes {

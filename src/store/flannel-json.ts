@@ -2,8 +2,7 @@
 // `{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:…"}}`.
 // The only file that knows these names.
 import ipaddr from 'ipaddr.js'
-import { formatIpv4, formatMac, parseIpv4, parseMac } from '../../dataplane/wire/address.ts'
-import { type Ipv4Prefix, prefixAround } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatMac, type Ipv4Prefix, parseIpv4, parseMac, prefixAround } from '../../dataplane/index.ts'
 import { parseJson, toPlain } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
 import type { LeaseAttributes } from '../lease/lease.ts'

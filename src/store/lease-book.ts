@@ -1,8 +1,7 @@
 // What stores that allocate themselves have in common: all leases at one instant, and what acquiring, renewing and
 // releasing changes in them. It holds no lock and writes nothing: the store runs it under its own exclusion and then
 // makes `changes` permanent.
-import { formatIpv4 } from '../../dataplane/wire/address.ts'
-import { formatPrefix, type Ipv4Prefix, overlaps, samePrefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatPrefix, type Ipv4Prefix, overlaps, samePrefix } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { chooseSubnet } from '../lease/allocate.ts'
 import { inAddressOrder } from '../lease/diff.ts'

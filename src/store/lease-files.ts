@@ -1,7 +1,7 @@
 // The lease files of the file store. One bad file never costs the others: it is warned about once, and the last good
 // content of that file stays valid until it expires or the file is gone.
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
-import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import type { Ipv4Prefix } from '../../dataplane/index.ts'
 import { parseJson } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
 import type { Lease } from '../lease/lease.ts'

@@ -1,7 +1,7 @@
 // What the daemon needs of a datastore. Allocation belongs to the store: etcd, file and memory choose a free subnet
 // (with the shared, pure `allocate`), Kubernetes hands out the node's podCIDR. test/compliance/lease-store.ts holds
 // every implementation to the same behaviour.
-import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import type { Ipv4Prefix } from '../../dataplane/index.ts'
 import type { NetworkConfig } from '../config/network-config.ts'
 import type { Lease, LeaseAttributes } from '../lease/lease.ts'
 

@@ -1,0 +1,153 @@
+// Two nodes in memory, as the fixture of most engine tests: node A holds 10.244.1.0/24 at 192.0.2.1, node B
+// 10.244.2.0/24 at 192.0.2.2, VNI 1, port 8472. What either writes into its TUN is kept.
+import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
+import { VxlanEncapsulation } from '../../dataplane/encap/vxlan.ts'
+import { Counters } from '../../dataplane/engine/counters.ts'
+import { ENGINE_MEMORY_BYTES, Engine } from '../../dataplane/engine/engine.ts'
+import type { EngineSettings } from '../../dataplane/engine/settings.ts'
+import { encodeForwardingTable } from '../../dataplane/forwarding/forwarding-table.ts'
+import type { ForwardingEntry } from '../../dataplane/forwarding/remote-vtep.ts'
+import { gather, MemoryDevice } from '../../dataplane/io/memory/memory-device.ts'
+import { type MemorySocket, MemoryUnderlay } from '../../dataplane/io/memory/memory-socket.ts'
+import type { UnderlaySocket } from '../../dataplane/io/underlay-socket.ts'
+import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
+import type { Step } from '../../dataplane/step.ts'
+import * as ipv4 from '../../dataplane/wire/ipv4.ts'
+import { prefixAround } from '../../dataplane/wire/prefix.ts'
+import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
+import { ip, viewOf } from './packets.ts'
+
+export const VNI = 1
+export const PORT = 8472
+export const MTU = 1500 - OVERHEAD_BYTES.vxlan
+
+export interface NodeFacts {
+  readonly underlay: string
+  readonly subnet: string
+  readonly mac: number
+}
+
+export const NODE_A: NodeFacts = { underlay: '192.0.2.1', subnet: '10.244.1.0', mac: 0x0a0000000001 }
+export const NODE_B: NodeFacts = { underlay: '192.0.2.2', subnet: '10.244.2.0', mac: 0x0a0000000002 }
+
+/** The forwarding entry by which others reach a node. */
+export function entryFor(node: NodeFacts, prefixLength = 24): ForwardingEntry {
+  return {
+    prefix: prefixAround(ip(node.subnet), prefixLength),
+    vtep: { underlayAddress: ip(node.underlay), port: PORT, mac: node.mac, vni: VNI },
+  }
+}
+
+/** One write into a TUN: its virtio-net header and the packet behind it. */
+export interface Written {
+  readonly vnet: virtioNet.VirtioNetHeader
+  readonly packet: Uint8Array
+}
+
+export interface NodeOptions {
+  readonly settings?: Partial<EngineSettings>
+  readonly receivesMerged?: boolean
+  readonly queueLength?: number
+  /** Puts something between engine and socket. */
+  readonly wrapSocket?: (socket: UnderlaySocket, memory: PacketMemory) => UnderlaySocket
+  readonly nowMs?: () => number
+}
+
+/** An engine with a memory TUN and a memory socket. */
+export class MemoryNode {
+  readonly facts: NodeFacts
+  readonly device: MemoryDevice
+  readonly socket: MemorySocket
+  readonly counters = new Counters()
+  readonly engine: Engine
+  readonly written: Written[] = []
+  /** Errno that the next writes into the TUN give, 0 for success. */
+  writeErrno = 0
+  #generation = 0
+
+  constructor(underlay: MemoryUnderlay, facts: NodeFacts, options: NodeOptions = {}) {
+    const { memory } = underlay
+    this.facts = facts
+    this.device = new MemoryDevice(memory, (iovecs, count) => {
+      if (this.writeErrno === 0) this.written.push(toWritten(gather(memory, iovecs, count)))
+      return this.writeErrno
+    })
+    const { receivesMerged = true, queueLength = 64 } = options
+    this.socket = underlay.open({ address: ip(facts.underlay), port: PORT, receivesMerged, queueLength })
+    this.engine = new Engine({
+      memory,
+      device: this.device,
+      socket: options.wrapSocket?.(this.socket, memory) ?? this.socket,
+      encapsulation: new VxlanEncapsulation({ vni: VNI, mac: facts.mac }),
+      counters: this.counters,
+      settings: {
+        overlayAddress: ip(facts.subnet),
+        subnet: prefixAround(ip(facts.subnet), 24),
+        mtuBytes: MTU,
+        sourceCheck: 'strict',
+        mergeUdp: true,
+        ...options.settings,
+      },
+      nowMs: options.nowMs ?? (() => 0),
+    })
+  }
+
+  /** Forwards by these entries from now on. */
+  learn(...entries: ForwardingEntry[]): void {
+    this.engine.replaceTable(encodeForwardingTable(entries, ++this.#generation))
+  }
+
+  /** Sends packets (virtio-net header first) as if the host had put them into the TUN. */
+  sendFromTun(...packets: Uint8Array[]): void {
+    for (const packet of packets) this.device.queue(packet)
+    while (this.engine.outbound() > 0);
+  }
+
+  /** Takes in everything that has arrived; returns what was written into the TUN since the last call. */
+  receive(): Written[] {
+    while (this.engine.inbound() > 0);
+    return this.written.splice(0)
+  }
+
+  /** What was written into the TUN without anything received: ICMP answers. */
+  takeWritten(): Written[] {
+    return this.written.splice(0)
+  }
+}
+
+export interface EnginePair {
+  readonly memory: PacketMemory
+  readonly underlay: MemoryUnderlay
+  readonly a: MemoryNode
+  readonly b: MemoryNode
+}
+
+/** Nodes A and B that know each other. */
+export function enginePair(options: NodeOptions = {}): EnginePair {
+  const rings = 2 * 64 * (options.queueLength ?? 64) * 1024
+  const memory = new PacketMemory(4 * ENGINE_MEMORY_BYTES + rings + 4 * 1024 * 1024)
+  const underlay = new MemoryUnderlay(memory)
+  const a = new MemoryNode(underlay, NODE_A, options)
+  const b = new MemoryNode(underlay, NODE_B, options)
+  a.learn(entryFor(NODE_B))
+  b.learn(entryFor(NODE_A))
+  return { memory, underlay, a, b }
+}
+
+/** Everything that happens on a node from now on. */
+export function recordSteps(node: MemoryNode): Step[] {
+  const steps: Step[] = []
+  node.engine.setSink({ step: (step) => steps.push(step) })
+  return steps
+}
+
+function toWritten(bytes: Uint8Array): Written {
+  const vnet = virtioNet.parse(bytes, 0, bytes.length)
+  if (typeof vnet === 'string') throw new Error(`a write without a virtio-net header: ${vnet}`)
+  return { vnet, packet: bytes.slice(virtioNet.HEADER_LEN) }
+}
+
+/** Total length that the packet's own header says. */
+export function totalLengthOf(packet: Uint8Array): number {
+  return ipv4.getTotalLength(viewOf(packet), 0)
+}

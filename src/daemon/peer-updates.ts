@@ -70,6 +70,8 @@ export class PeerUpdates {
   }
 
   async #run(): Promise<void> {
+    // Never ends before its caller has kept the promise: the mark of a run that is over would stay for ever.
+    await Promise.resolve()
     while (this.#wanted !== null && !this.#closed) {
       const { peers, why } = this.#wanted
       this.#wanted = null

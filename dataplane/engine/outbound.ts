@@ -254,7 +254,7 @@ export class Outbound {
       const payloadLength = segmenter.payloadLength(index)
       let segmentId = 0
       if (this.#sink !== null) {
-        segmentId = packetId(this.#view, header, headerBytes)
+        segmentId = packetId(this.#view, header, headerBytes + payloadLength, payloadAt)
         const piece = { index, at: header, headerLength: headerBytes, payloadAt, payloadLength }
         this.#sink.step({ kind: 'segment', id: segmentId, parent: id, ...piece })
       }

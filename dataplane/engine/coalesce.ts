@@ -155,8 +155,8 @@ export class Coalescer {
     if (
       tcp.getSequence(view, transport) !== run.nextSequence ||
       tcp.getAcknowledgment(view, transport) !== tcp.getAcknowledgment(view, head) ||
-      tcp.getWindow(view, transport) !== tcp.getWindow(view, head) ||
-      (tcp.getFlags(view, transport) & ~tcp.FLAG_PSH) !== tcp.getFlags(view, head)
+      tcp.getUrgentPointer(view, transport) !== tcp.getUrgentPointer(view, head) ||
+      ((tcp.getControlWord(view, transport) ^ tcp.getControlWord(view, head)) & ~tcp.PSH_IN_CONTROL_WORD) !== 0
     ) {
       return false
     }

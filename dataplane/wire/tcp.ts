@@ -108,6 +108,17 @@ export function getAccurateEcn(view: DataView, at: number): number {
   return view.getUint8(at + HEADER_WORDS) & 1
 }
 
+/**
+ * Header length, reserved bits, flags and window as one unsigned 32-bit number: what two segments of a run share, but for
+ * PSH ({@link PSH_IN_CONTROL_WORD}).
+ */
+export function getControlWord(view: DataView, at: number): number {
+  return view.getUint32(at + HEADER_WORDS)
+}
+
+/** {@link FLAG_PSH} within the word that {@link getControlWord} gives. */
+export const PSH_IN_CONTROL_WORD = FLAG_PSH << 16
+
 export function getWindow(view: DataView, at: number): number {
   return view.getUint16(at + WINDOW)
 }

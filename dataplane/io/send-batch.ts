@@ -12,6 +12,8 @@ const MAX_IOVECS_PER_MESSAGE = 1024
  * gso_max_size is cut in software before the driver, so the batch stays below.
  */
 export const MAX_MESSAGE_BYTES = 65000
+/** Largest UDP payload over IPv4: 65,535 less the IP and UDP headers. Beyond it a send fails with EMSGSIZE. */
+export const MAX_DATAGRAM_BYTES = 65507
 
 export class SendBatch {
   /** Offset of the iovec array in packet memory. */

@@ -1,7 +1,8 @@
 // Loss, duplication, reordering and damage between an engine and its socket, from a seed: wraps the batch interface and
 // has the interface of what it wraps. For tests and the lab. Works on single frames, so a train is taken apart.
+import { EMSGSIZE } from '../io/errno.ts'
 import { type ReceiveSlots, SLOT_BYTES } from '../io/receive-slots.ts'
-import { SendBatch } from '../io/send-batch.ts'
+import { MAX_DATAGRAM_BYTES, SendBatch } from '../io/send-batch.ts'
 import type { UnderlaySocket } from '../io/underlay-socket.ts'
 import type { PacketMemory } from '../memory/packet-memory.ts'
 
@@ -57,8 +58,10 @@ export class FaultInjector implements UnderlaySocket {
 
   send(batch: SendBatch): void {
     for (let message = 0; message < batch.count; message++) {
-      batch.errno[message] = 0
-      this.#takeApart(batch, message)
+      // As a socket would refuse it, and more than the scratch region holds.
+      const fits = batch.frameBytes[message]! <= MAX_DATAGRAM_BYTES
+      batch.errno[message] = fits ? 0 : EMSGSIZE
+      if (fits) this.#takeApart(batch, message)
     }
     this.#deliver()
   }

@@ -1,9 +1,9 @@
 // A UDP socket without a kernel: sockets of one MemoryUnderlay reach each other by address. All share one packet
 // memory, so a datagram is copied once, inside it, and nothing is allocated per packet.
 import type { PacketMemory } from '../../memory/packet-memory.ts'
-import { EAGAIN, EHOSTUNREACH } from '../errno.ts'
+import { EAGAIN, EHOSTUNREACH, EMSGSIZE } from '../errno.ts'
 import { type ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
-import type { SendBatch } from '../send-batch.ts'
+import { MAX_DATAGRAM_BYTES, type SendBatch } from '../send-batch.ts'
 import type { UnderlaySocket } from '../underlay-socket.ts'
 
 export interface MemorySocketOptions {
@@ -101,7 +101,8 @@ export class MemorySocket implements UnderlaySocket {
   send(batch: SendBatch): void {
     for (let message = 0; message < batch.count; message++) {
       const peer = this.#underlay.socketAt(batch.address[message]!)
-      if (peer === undefined) batch.errno[message] = EHOSTUNREACH
+      if (batch.bytes[message]! > MAX_DATAGRAM_BYTES) batch.errno[message] = EMSGSIZE
+      else if (peer === undefined) batch.errno[message] = EHOSTUNREACH
       else if (!peer.#hasRoomFor(batch, message)) batch.errno[message] = EAGAIN
       else peer.#take(batch, message, this.#address, this.#port)
     }

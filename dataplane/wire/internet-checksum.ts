@@ -43,9 +43,9 @@ export function sumPseudoHeader(source: number, destination: number, protocol: n
   return (source >>> 16) + (source & 0xffff) + (destination >>> 16) + (destination & 0xffff) + protocol + length
 }
 
-/** The right checksum, from the one found and a sum that included it: the found one is subtracted by adding its complement. */
+/** The right checksum, from the one found and an unfolded sum that included it at an even offset. */
 export function correctChecksum(found: number, sum: number): number {
-  return finish(sum + (~found & 0xffff))
+  return finish(sum - found)
 }
 
 /** What is wrong with a checksum, from the one found and a sum that included it; `undefined` when it is right. */

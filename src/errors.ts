@@ -25,6 +25,7 @@ export type ErrorCode =
   | 'not-permitted'
   | 'host-command'
   | 'interface-unsuitable'
+  | 'daemon-unreachable'
   | 'lab-state'
   | 'interrupted'
 
@@ -60,5 +61,6 @@ export class FlanneletteError extends Error {
 function exitCodeOf(code: ErrorCode): number {
   if (code === 'usage' || code === 'config-invalid') return EXIT.usage
   if (code === 'interrupted') return EXIT.interrupted
+  if (code === 'daemon-unreachable') return EXIT.unreachable
   return EXIT.failed
 }

@@ -42,5 +42,5 @@ export interface RecordedStep {
   readonly timeNs: bigint
   readonly step: Step
   /** Bytes that the step is about (the whole packet or frame, up to the snap length), as hex; empty for none. */
-  readonly bytes: string
+  readonly snap: string
 }

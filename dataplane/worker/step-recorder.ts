@@ -25,7 +25,7 @@ export class StepRecorder implements StepSink {
   step(step: Step): void {
     if (this.#left <= 0) return
     this.#left -= 1
-    this.#steps.push({ timeNs: this.#nowNs(), step, bytes: this.#bytesOf(step) })
+    this.#steps.push({ timeNs: this.#nowNs(), step, snap: this.#snap(step) })
   }
 
   /** What was kept since the last call. */
@@ -35,7 +35,7 @@ export class StepRecorder implements StepSink {
     return steps
   }
 
-  #bytesOf(step: Step): string {
+  #snap(step: Step): string {
     if (!('at' in step)) return ''
     const length = 'length' in step ? step.length : step.headerLength
     // An encapsulated frame goes on behind its header: show what it carries too.

@@ -1,12 +1,17 @@
 // `flannelette lab demo`: the whole story in one command. Brings a lab up, shows that every pod reaches every other one,
 // what the daemons know and what one ping looks like on its way, says what to try next, and stays until Ctrl-C.
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Command } from 'commander'
 import { EXIT } from '../errors.ts'
+import { readStatus } from '../lab/daemon-process.ts'
 import { Lab } from '../lab/lab.ts'
+import { labFiles } from '../lab/lab-state.ts'
 import { interruption } from './interruption.ts'
 import { iperfText, pingMatrix, statusText, suggestions } from './lab-output.ts'
-import { paint, type Terminal, terminalOf } from './table.ts'
+import { pingJourney } from './ping-journey.ts'
+import { paint, type Terminal, table, terminalOf } from './table.ts'
 
 const EXAMPLES = `Examples:
   flannelette lab demo           stays up until Ctrl-C; try the other lab commands meanwhile
@@ -55,6 +60,8 @@ async function tour(lab: Lab, terminal: Terminal, signal: AbortSignal): Promise<
     ['Hosts and pods', async () => show(statusText(lab.report(), terminal))],
     ['Every pod pings every other pod', () => pingEveryPair(lab, terminal)],
     ['Throughput, TCP, from host to host', () => measure(lab)],
+    ['Leases, and what host1 forwards by', async () => showLeases(lab)],
+    ['One ping from pod1.1 to pod3.1, step by step', () => followPing(lab, terminal)],
   ]
   let worked = true
   for (const [title, part] of parts) {
@@ -88,6 +95,24 @@ async function measure(lab: Lab): Promise<boolean> {
     if (!(result.bitsPerSecond > 0)) worked = false
   }
   return worked
+}
+
+/** The leases as the store holds them, then the same as the table of the first host. */
+function showLeases(lab: Lab): boolean {
+  const store = join(labFiles(lab.name).store, 'subnets')
+  for (const key of readdirSync(store).sort()) show(`${key}  ${readFileSync(join(store, key), 'utf8').trim()}\n`)
+  const status = readStatus(lab.name, 'host1')
+  if (status === null) return false
+  const { peers, generation } = status
+  const rows = peers.map((peer) => [peer.subnet, peer.publicIp, peer.vtepMac ?? ''])
+  show(`\n${table(['SUBNET', 'VTEP', 'MAC'], rows)}table generation ${generation}\n`)
+  return peers.length === lab.hosts.length - 1
+}
+
+async function followPing(lab: Lab, terminal: Terminal): Promise<boolean> {
+  const journey = await pingJourney(lab, 'pod1.1', 'pod3.1', terminal)
+  show(journey.text)
+  return journey.complete
 }
 
 async function untilAborted(signal: AbortSignal): Promise<void> {

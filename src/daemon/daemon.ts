@@ -8,6 +8,7 @@ import { selectUnderlay } from '../host/underlay-interface.ts'
 import { createLog, type Log } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
+import { ApiServer } from './api-server.ts'
 import type { Dataplane } from './dataplane.ts'
 import { NodeAgent } from './node-agent.ts'
 import { StateDirectory } from './state-directory.ts'
@@ -43,16 +44,28 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     renewMarginMs: options.renewMarginMinutes * 60_000,
   })
   const status = new StatusFile(options.stateDirectory, clock, () => statusOf(agent, dataplane, clock))
+  const api = new ApiServer(options.stateDirectory, dataplane instanceof UserspaceDataplane ? dataplane : null)
   try {
-    return await live(agent, status, signals, options, log)
+    return await live(agent, status, api, signals, options, log)
   } finally {
+    api.stop()
     status.stop()
     log.close()
   }
 }
 
-async function live(agent: NodeAgent, status: StatusFile, signals: SignalWait, options: RunOptions, log: Log) {
-  const starting = agent.start().then(() => status.write())
+async function live(
+  agent: NodeAgent,
+  status: StatusFile,
+  api: ApiServer,
+  signals: SignalWait,
+  options: RunOptions,
+  log: Log,
+) {
+  const starting = agent
+    .start()
+    .then(() => api.start())
+    .then(() => status.write())
   starting.catch(() => {}) // a start that a signal interrupted may fail after nobody waits for it any more
   status.start()
   const first = await Promise.race([starting.then(() => 'started' as const), signals.first])

@@ -109,5 +109,5 @@ function toWritten(lease: Lease): WrittenLease {
 function fromWritten({ Key, Content }: WrittenLease): Lease {
   const key = parseSubnetKey(Key)
   if (key === null) throw new Error(`"${Key}" is no lease key`)
-  return parseLeaseFile(key, Content)
+  return parseLeaseFile(key, Content).lease
 }

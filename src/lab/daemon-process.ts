@@ -5,22 +5,13 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync } from
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { writeSubnetFile } from '../config/subnet-file.ts'
+import type { DaemonStatus } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { inNamespace } from '../host/command.ts'
 import { hostFiles, type LabHost, labFiles } from './lab-state.ts'
 import type { HostPlan, LabOptions, LabPlan } from './plan.ts'
 import { identify, isAlive, type ProcessIdentity } from './process-identity.ts'
 import { UNDERLAY_INTERFACE } from './underlay.ts'
-
-/** What a daemon says of itself in `status.json`, as far as the lab reads it. */
-export interface DaemonStatus {
-  readonly state: string
-  readonly lease?: { readonly subnet?: string } | null
-  readonly peers?: readonly unknown[]
-  readonly counters?: Readonly<Record<string, number>>
-  readonly generation?: number
-  readonly pid?: number
-}
 
 const READY_LIMIT_MS = 20_000
 const POLL_MS = 20

@@ -74,8 +74,10 @@ function chain(name: string, hook: string, rules: readonly string[]): string {
   return [` chain ${name} {`, `  ${hook};`, ...rules.map((rule) => `  ${rule}`), ' }'].join('\n')
 }
 
+/** Compared by `<=`: nft refuses a bound that the generator cannot reach, as 100 % would have with `<`. */
 function chance(percent: number): string {
-  return `numgen random mod ${100 * PARTS_PER_PERCENT} < ${Math.round(percent * PARTS_PER_PERCENT)}`
+  const parts = Math.max(1, Math.round(percent * PARTS_PER_PERCENT))
+  return `numgen random mod ${100 * PARTS_PER_PERCENT} <= ${parts - 1}`
 }
 
 /** `0.5` or `0.5%` of a command line. @throws FlanneletteError `usage` */

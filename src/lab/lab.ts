@@ -2,11 +2,12 @@
 // the command line, the tests and the benchmark use; the pieces are in the files beside it. Nothing is held open
 // between calls: a lab lives in its namespaces and its state file, and any process may take it up again.
 import { writeFileAtomically } from '../atomic-file.ts'
+import type { DaemonStatus } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, type CommandOptions, type CommandResult } from '../host/command.ts'
 import { loadRuleset } from '../host/nft.ts'
 import { buildLab } from './build.ts'
-import { type DaemonStatus, readStatus, startDaemon, waitReady } from './daemon-process.ts'
+import { readStatus, startDaemon, waitReady } from './daemon-process.ts'
 import { addFault, type Fault, faultRulesets, hostsOf, withoutFaults } from './faults.ts'
 import { type IperfOptions, type IperfResult, iperf } from './iperf.ts'
 import {

@@ -1,0 +1,78 @@
+// Words for steps. The engine emits data; this is the only place that turns it into sentences.
+import { type ForwardingEntry, formatEntry, formatIpv4, formatMac, STEPS, type Step } from '../../dataplane/index.ts'
+
+const GSO_NAMES: Readonly<Record<number, string>> = { 0: 'none', 1: 'TCPv4', 5: 'UDP' }
+const ECN_NAMES = ['Not-ECT', 'ECT(1)', 'ECT(0)', 'CE'] as const
+
+/** `3 lookup   10.244.2.0/24 → 192.0.2.2 …`: number in its direction's flow, name, what happened. */
+export function explainStep(step: Step): string {
+  const { number } = STEPS[step.kind]
+  return `${number === 0 ? ' ' : number} ${step.kind.padEnd(12)} ${sentenceFor(step)}`
+}
+
+function sentenceFor(step: Step): string {
+  switch (step.kind) {
+    case 'tun-read':
+      return `${step.length} bytes from the TUN${gsoText(step.gsoType, step.gsoSize)}${step.needsChecksum ? ', checksum open' : ''}`
+    case 'lookup':
+      return step.entry === null
+        ? `no lease covers ${formatIpv4(step.destination)} (table generation ${step.generation})`
+        : `${formatIpv4(step.destination)} is behind ${vtepText(step.entry)} (table generation ${step.generation})`
+    case 'fit':
+      return `${step.length} bytes, the tunnel takes ${step.mtuBytes}`
+    case 'segment':
+      return `piece ${step.index + 1}: ${step.headerLength + step.payloadLength} bytes`
+    case 'checksum':
+      return `transport checksum ${step.verdict}`
+    case 'encap':
+      return `${step.headerLength} bytes of tunnel header in front, outer ECN ${ecnText(step.outerTos)}`
+    case 'send':
+      return `${step.packets} packet(s), ${step.bytes} bytes to ${formatIpv4(step.address)}:${step.port}${outcome(step.errno)}`
+    default:
+      return inboundSentence(step)
+  }
+}
+
+type InboundStep = Exclude<Step, { kind: 'tun-read' | 'lookup' | 'fit' | 'segment' | 'checksum' | 'encap' | 'send' }>
+
+function inboundSentence(step: InboundStep): string {
+  switch (step.kind) {
+    case 'receive':
+      return `${step.length} bytes from ${formatIpv4(step.address)}:${step.port}${
+        step.segmentSize > 0 ? `, a train of ${step.segmentSize} bytes each` : ''
+      }`
+    case 'decap':
+      return `tunnel header is ours and for us: ${step.length} bytes inside`
+    case 'source-check':
+      return step.entry === null
+        ? `no lease covers the inner source ${formatIpv4(step.source)}`
+        : `inner source ${formatIpv4(step.source)} lies in ${vtepText(step.entry)}`
+    case 'ecn':
+      return `outer ${ecnText(step.outer)}, inner ${ecnText(step.innerBefore)} → ${ecnText(step.inner)}`
+    case 'merge':
+      return step.index === 0 ? 'opens a super-packet' : `joins it as number ${step.index + 1}`
+    case 'tun-write':
+      return `${step.packets} packet(s) into the TUN${gsoText(step.gsoType, step.gsoSize)}${outcome(step.errno)}`
+    case 'drop':
+      return `dropped: ${step.reason}`
+    case 'icmp-answer':
+      return `${step.suppressed ? 'would tell' : 'told'} ${formatIpv4(step.to)}: ICMP type ${step.type} code ${step.code}`
+  }
+}
+
+function vtepText(entry: ForwardingEntry): string {
+  return `${formatEntry(entry)} (VTEP ${formatMac(entry.vtep.mac)})`
+}
+
+function gsoText(gsoType: number, gsoSize: number): string {
+  const name = GSO_NAMES[gsoType & 0x7f] ?? `type ${gsoType}`
+  return gsoType === 0 ? '' : `, a ${name} super-packet to be cut at ${gsoSize}`
+}
+
+function ecnText(tos: number): string {
+  return ECN_NAMES[tos & 3] ?? 'Not-ECT'
+}
+
+function outcome(errno: number): string {
+  return errno === 0 ? '' : `: failed, errno ${errno}`
+}

@@ -1,0 +1,62 @@
+// What ping and iperf3 print, read back.
+import { describe, expect, test } from 'vitest'
+import { parseReport, summarize } from '../../../src/lab/iperf.ts'
+import { parsePing } from '../../../src/lab/ping.ts'
+
+describe('ping’s closing lines', () => {
+  test('give counts and the average', () => {
+    const output =
+      '5 packets transmitted, 4 received, 20% packet loss, time 204ms\nrtt min/avg/max/mdev = 0.101/0.129/0.180/0.010 ms\n'
+    expect(parsePing(output)).toEqual({ sent: 5, received: 4, averageMs: 0.129 })
+  })
+
+  test('are read with duplicates and errors in between', () => {
+    expect(parsePing('3 packets transmitted, 3 received, +2 duplicates, 0% packet loss, time 1ms')).toMatchObject({
+      sent: 3,
+      received: 3,
+    })
+    const output = '2 packets transmitted, 0 received, +2 errors, 100% packet loss, time 50ms\n'
+    expect(parsePing(output)).toEqual({ sent: 2, received: 0, averageMs: null })
+  })
+
+  test('are missing when ping did not run', () => {
+    expect(parsePing('ping: connect: Network is unreachable')).toBeNull()
+  })
+})
+
+describe('an iperf3 report', () => {
+  test('of TCP is the receiver’s account', () => {
+    const report = parseReport(
+      JSON.stringify({
+        end: {
+          sum_sent: { seconds: 2, bytes: 1100, bits_per_second: 4400, retransmits: 7 },
+          sum_received: { seconds: 2, bytes: 1000, bits_per_second: 4000 },
+        },
+      }),
+    )
+    expect(summarize(report ?? {}, false)).toEqual({
+      protocol: 'tcp',
+      seconds: 2,
+      bitsPerSecond: 4000,
+      bytes: 1000,
+      retransmits: 7,
+      packets: null,
+      lostPackets: null,
+    })
+  })
+
+  test('of UDP counts only what arrived', () => {
+    const sum = { seconds: 2, bytes: 1000, bits_per_second: 4000, packets: 10, lost_packets: 1 }
+    expect(summarize({ end: { sum } }, true)).toMatchObject({
+      bitsPerSecond: 3600,
+      bytes: 900,
+      packets: 10,
+      lostPackets: 1,
+    })
+  })
+
+  test('that is none is told from one', () => {
+    expect(parseReport('iperf3: error - unable to connect')).toBeNull()
+    expect(summarize({}, false)).toMatchObject({ bitsPerSecond: 0, bytes: 0 })
+  })
+})

@@ -1,0 +1,99 @@
+// What a lab will consist of, from its options alone.
+import { describe, expect, test } from 'vitest'
+import type { FlanneletteError } from '../../../src/errors.ts'
+import { belongsToLab, LAB_DEFAULTS, networkConfigJson, planLab, podAddress } from '../../../src/lab/plan.ts'
+import { linkCommands } from '../../../src/lab/underlay.ts'
+
+const plan = (options: Partial<typeof LAB_DEFAULTS> = {}) => planLab({ ...LAB_DEFAULTS, ...options })
+const complaint = (options: Partial<typeof LAB_DEFAULTS>) => {
+  try {
+    plan(options)
+  } catch (error) {
+    return error as FlanneletteError
+  }
+  throw new Error('nothing was refused')
+}
+
+describe('a planned lab', () => {
+  test('has hosts and pods whose names and addresses tell where they belong', () => {
+    const { hosts, pods } = plan({ hosts: 2, pods: 2 })
+    expect(hosts.map(({ name, underlayAddress }) => [name, underlayAddress])).toEqual([
+      ['host1', '192.168.56.11'],
+      ['host2', '192.168.56.12'],
+    ])
+    expect(pods.map(({ name, host }) => [name, host])).toEqual([
+      ['pod1.1', 'host1'],
+      ['pod1.2', 'host1'],
+      ['pod2.1', 'host2'],
+      ['pod2.2', 'host2'],
+    ])
+    const [first] = hosts
+    expect(first === undefined ? '' : podAddress(first.subnet, 1)).toBe('10.244.1.2')
+  })
+
+  test('keeps all its names inside its own prefix, without two alike', () => {
+    const { hosts, pods, switchNamespace } = plan({ hosts: 100, pods: 50, name: 'big' })
+    const names = [switchNamespace ?? '', ...hosts.map((host) => host.namespace), ...pods.map((pod) => pod.namespace)]
+    expect(new Set(names).size).toBe(1 + 100 + 5000)
+    expect(names.every((name) => belongsToLab(name, 'big'))).toBe(true)
+    // IFNAMSIZ: the longest name of a port still fits an interface name.
+    expect(Math.max(...pods.map((pod) => pod.name.length))).toBeLessThan(16)
+  })
+
+  test('makes the named hosts kernel hosts', () => {
+    const { hosts } = plan({ kernel: ['host3', 'host1'] })
+    expect(hosts.map(({ dataplane }) => dataplane)).toEqual(['kernel', 'userspace', 'kernel'])
+  })
+
+  test('has no switch when two hosts are joined directly', () => {
+    const direct = plan({ hosts: 2, direct: true })
+    expect(direct.switchNamespace).toBeNull()
+    expect(linkCommands(direct)).toEqual(['link add eth0 type veth peer name eth0 netns flannelette-lab-host2'])
+  })
+
+  test('connects every host to the switch otherwise', () => {
+    const ports = linkCommands(plan({ hosts: 3 })).filter((command) => command.startsWith('link add host'))
+    expect(ports).toHaveLength(3)
+    expect(ports[1]).toBe('link add host2 type veth peer name eth0 netns flannelette-lab-host2')
+  })
+
+  test('hands its daemons a config that flannel understands', () => {
+    expect(JSON.parse(networkConfigJson(plan()))).toEqual({
+      Network: '10.244.0.0/16',
+      Backend: { Type: 'vxlan', VNI: 1 },
+    })
+  })
+})
+
+describe('a lab that cannot be is refused as wrong usage, with what can be', () => {
+  test.each([
+    [{ name: 'My Lab' }, 'lower-case letters and digits'],
+    [{ name: 'a-b' }, 'lower-case letters and digits'],
+    [{ name: '' }, 'a letter first'],
+    [{ hosts: 0 }, 'use 1 to 100'],
+    [{ hosts: 101 }, 'use 1 to 100'],
+    [{ pods: 51 }, 'use 0 to 50'],
+    [{ pods: 1.5 }, 'use 0 to 50'],
+    [{ kernel: ['host4'] }, 'hosts are host1 to host3'],
+    [{ kernel: ['pod1.1'] }, 'hosts are host1 to host3'],
+    [{ direct: true }, '--hosts 2'],
+  ])('%o', (options, remedy) => {
+    const error = complaint(options)
+    expect(error.code).toBe('usage')
+    expect(error.remedy).toContain(remedy)
+  })
+})
+
+describe('a namespace', () => {
+  test.each([
+    ['flannelette-lab-host1', true],
+    ['flannelette-lab-pod12.3', true],
+    ['flannelette-lab-switch', true],
+    ['flannelette-lab2-host1', false],
+    ['flannelette-lab-2-host1', false],
+    ['flannelette-lab-host', false],
+    ['other-lab-host1', false],
+  ])('%s belongs to "lab": %s', (namespace, belongs) => {
+    expect(belongsToLab(namespace, 'lab')).toBe(belongs)
+  })
+})

@@ -27,6 +27,7 @@ class Run {
   at = 0
   source = 0
   destination = 0
+  /** Both, as a signed number. */
   ports = 0
   protocol = 0
   headerBytes = 0
@@ -71,7 +72,7 @@ export class Coalescer {
     const ipBytes = ipv4.getHeaderBytes(view, at)
     const headerBytes = ipBytes + (isTcp ? tcp.getHeaderBytes(view, at + ipBytes) : udp.HEADER_LEN)
     const payload = length - headerBytes
-    const ports = tcp.getPorts(view, at + ipBytes)
+    const ports = tcp.getPorts(view, at + ipBytes) | 0 // signed: an unsigned one above 2^31 is boxed when passed on
     const index = this.#find(ipv4.getSource(view, at), ipv4.getDestination(view, at), ports, protocol)
     const mayMerge =
       ipBytes === ipv4.HEADER_LEN && payload > 0 && (isTcp ? isPlainData(view, transport) : this.#mergeUdp)
@@ -101,7 +102,7 @@ export class Coalescer {
   /** Writes what is open of the flow of the TCP or UDP packet at `at`: one that cannot be joined comes next. */
   flushFlow(at: number): void {
     const view = this.#view
-    const ports = tcp.getPorts(view, at + ipv4.getHeaderBytes(view, at))
+    const ports = tcp.getPorts(view, at + ipv4.getHeaderBytes(view, at)) | 0
     const index = this.#find(ipv4.getSource(view, at), ipv4.getDestination(view, at), ports, ipv4.getProtocol(view, at))
     if (index >= 0) this.#flush(index)
   }

@@ -270,7 +270,8 @@ export class Outbound {
     const table = this.#table
     const tos = encapsulateEcn(ipv4.getTos(this.#view, at))
     const bytes = this.#encapBytes + length
-    const address = table.underlayAddress(entry)
+    // As a signed number: an unsigned one above 2^31 would be boxed on its way into the call, once a packet.
+    const address = table.underlayAddress(entry) | 0
     const port = table.port(entry)
     if (!this.#batch.frame(address, port, tos, bytes, alone)) {
       this.#send()

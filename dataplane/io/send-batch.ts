@@ -75,7 +75,7 @@ export class SendBatch {
   #fits(last: number, address: number, port: number, tos: number, length: number): boolean {
     return (
       length <= this.frameBytes[last]! &&
-      this.address[last] === address &&
+      (this.address[last]! | 0) === (address | 0) &&
       this.packets[last]! < this.#maxSegments &&
       this.bytes[last]! + length <= MAX_MESSAGE_BYTES &&
       this.iovecCount[last]! + 2 <= MAX_IOVECS_PER_MESSAGE &&

@@ -23,6 +23,7 @@ const DEFAULT_SEGMENTS = 63
 /** The network between sockets: delivers by address, at once, in order. */
 export class MemoryUnderlay {
   readonly memory: PacketMemory
+  /** By address as a signed number: an unsigned one above 2^31 is boxed on its way into a call. */
   readonly #sockets = new Map<number, MemorySocket>()
 
   constructor(memory: PacketMemory) {
@@ -31,12 +32,12 @@ export class MemoryUnderlay {
 
   open(options: MemorySocketOptions): MemorySocket {
     const socket = new MemorySocket(this, options)
-    this.#sockets.set(options.address, socket)
+    this.#sockets.set(options.address | 0, socket)
     return socket
   }
 
   socketAt(address: number): MemorySocket | undefined {
-    return this.#sockets.get(address)
+    return this.#sockets.get(address | 0)
   }
 }
 
@@ -100,7 +101,7 @@ export class MemorySocket implements UnderlaySocket {
 
   send(batch: SendBatch): void {
     for (let message = 0; message < batch.count; message++) {
-      const peer = this.#underlay.socketAt(batch.address[message]!)
+      const peer = this.#underlay.socketAt(batch.address[message]! | 0)
       if (batch.bytes[message]! > MAX_DATAGRAM_BYTES) batch.errno[message] = EMSGSIZE
       else if (peer === undefined) batch.errno[message] = EHOSTUNREACH
       else if (!peer.#hasRoomFor(batch, message)) batch.errno[message] = EAGAIN
@@ -108,12 +109,16 @@ export class MemorySocket implements UnderlaySocket {
     }
   }
 
-  /** Puts one datagram into the queue as if it had come from there: for tests that send what no engine would. */
+  /**
+   * Puts one datagram (or a train of them) into the queue as if it had come from there: for tests that send what no engine
+   * would. @throws RangeError when it does not fit a slot
+   */
   deliver(
     datagram: Uint8Array,
     source: number,
     options: { readonly tos?: number; readonly segmentSize?: number } = {},
   ): void {
+    if (datagram.length > SLOT_BYTES) throw new RangeError(`a datagram of ${datagram.length} bytes`)
     if (this.#waiting === this.#capacity) {
       this.#overflowed += 1
       return

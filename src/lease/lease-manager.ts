@@ -60,6 +60,8 @@ export class LeaseManager {
   #state: LeaseState
   /** A write of ours may have happened without our knowing its revision. */
   #unsure: boolean
+  /** The last renewal failed. */
+  #refused = false
   #reachable: boolean | null = null
   #renewAtBootMs = 0
   #expiresAtBootMs = 0
@@ -111,7 +113,8 @@ export class LeaseManager {
   #armTick(): void {
     if (this.#done) return
     const { clock } = this.#options
-    const untilDue = Math.max(SHORTEST_TICK_MS, this.#renewAtBootMs - clock.bootMs())
+    // Due and refused: the next tick is soon enough, a store in trouble is not helped by haste.
+    const untilDue = this.#refused ? LONGEST_TIMER_MS : Math.max(SHORTEST_TICK_MS, this.#renewAtBootMs - clock.bootMs())
     this.#timer = clock.after(Math.min(LONGEST_TIMER_MS, untilDue), () => {
       const now = clock.bootMs()
       const slept = now - this.#lastTickBootMs > 2 * LONGEST_TIMER_MS
@@ -137,6 +140,7 @@ export class LeaseManager {
     const { store, log, clock } = this.#options
     if (store.renewal === 'never') return
     this.#unsure = true
+    this.#refused = true
     const before = this.#lease
     try {
       this.#take(await this.#ask(store.renew(before)))
@@ -225,6 +229,7 @@ export class LeaseManager {
     this.#lease = lease
     this.#state = 'held'
     this.#unsure = false
+    this.#refused = false
     this.#schedule(lease, true)
     this.#options.onOwnLease(lease)
   }

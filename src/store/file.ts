@@ -1,7 +1,8 @@
 // Leases in a directory, for daemons that share a machine (in any network namespace). No server:
 //
 //   DIR/config           the network config, JSON
-//   DIR/subnets/<key>    one lease: flannel's value on the first line, expiry and revision on the second
+//   DIR/subnets/<key>    one lease: flannel's value on the first line, expiry and revision on the second; the expiry on
+//                        the wall clock for people and other boots, and on the boot clock, which counts while it runs
 //   DIR/revision         how many changes there were; the next one gets a higher number
 //   DIR/lock             flock(2) around every change
 //
@@ -15,7 +16,7 @@ import type { Log } from '../log.ts'
 import { watchDirectory } from './directory-watch.ts'
 import { withFileLock } from './file-lock.ts'
 import { LeaseBook, type LeaseChange, leaseOf } from './lease-book.ts'
-import { formatLeaseFile, LeaseFiles } from './lease-files.ts'
+import { LeaseFiles } from './lease-files.ts'
 import type { AcquireRequest, LeaseNews, LeaseStore } from './lease-store.ts'
 import { watchSnapshots } from './snapshot-watch.ts'
 
@@ -41,7 +42,7 @@ export class FileStore implements LeaseStore {
     this.name = `file:${directory}`
     this.#directory = directory
     this.#options = options
-    this.#files = new LeaseFiles(`${directory}/subnets`, options.log)
+    this.#files = new LeaseFiles(`${directory}/subnets`, options.log, options.clock)
   }
 
   async readNetworkConfig(): Promise<string> {
@@ -78,7 +79,7 @@ export class FileStore implements LeaseStore {
   watch(signal: AbortSignal): AsyncIterable<LeaseNews> {
     const source = {
       clock: this.#options.clock,
-      pollMs: POLL_MS,
+      nextLookMs: () => POLL_MS,
       subscribe: (wake: () => void) => watchDirectory(`${this.#directory}/subnets`, wake),
       snapshot: () => {
         const book = this.#book()
@@ -116,7 +117,7 @@ export class FileStore implements LeaseStore {
     this.#files.sweep()
     for (const change of changes) {
       const path = `${this.#directory}/subnets/${change.key}`
-      if (change.type === 'put') writeFileAtomically(path, formatLeaseFile(change.lease), options)
+      if (change.type === 'put') writeFileAtomically(path, this.#files.format(change.lease), options)
       else rmSync(path, { force: true })
     }
   }

@@ -2,44 +2,69 @@
 // content of that file stays valid until it expires or the file is gone.
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import type { Ipv4Prefix } from '../../dataplane/index.ts'
+import type { Clock } from '../clock.ts'
 import { parseJson } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { formatLeaseValue, parseLeaseValue, parseSubnetKey, type SubnetKey } from './flannel-json.ts'
 
-/** Flannel's value, byte for byte, then our own line. */
-export function formatLeaseFile(lease: Lease): string {
-  const expires = lease.expiresAtMs === null ? null : new Date(lease.expiresAtMs).toISOString()
-  return `${formatLeaseValue(lease.attributes)}\n${JSON.stringify({ Expires: expires, Revision: lease.revision })}\n`
+/** The same instant as an expiry, on the clock that no person and no time daemon sets. */
+export interface BootExpiry {
+  /** `/proc/sys/kernel/random/boot_id`: the clock means nothing after a reboot. */
+  readonly bootId: string
+  readonly atBootMs: number
 }
 
-/** @throws JsonProblem, RangeError */
-export function parseLeaseFile(key: SubnetKey, text: string): Lease {
+/** Flannel's value, byte for byte, then our own line. */
+export function formatLeaseFile(lease: Lease, boot: BootExpiry | null = null): string {
+  const meta = {
+    Expires: lease.expiresAtMs === null ? null : new Date(lease.expiresAtMs).toISOString(),
+    Revision: lease.revision,
+    ...(boot === null ? {} : { Boot: boot.bootId, ExpiresAtBootMs: Math.round(boot.atBootMs) }),
+  }
+  return `${formatLeaseValue(lease.attributes)}\n${JSON.stringify(meta)}\n`
+}
+
+/** The lease, and its expiry on the boot clock if the file has one. @throws JsonProblem */
+export function parseLeaseFile(key: SubnetKey, text: string): { lease: Lease; boot: BootExpiry | null } {
   const [value = '', meta = ''] = text.split('\n')
   const attributes = parseLeaseValue(value)
-  if (meta.trim() === '') return { ...key, attributes, expiresAtMs: null, revision: 0 }
+  if (meta.trim() === '') return { lease: { ...key, attributes, expiresAtMs: null, revision: 0 }, boot: null }
   const fields = new JsonFields(meta, parseJson(meta), 'the second line')
   const expires = fields.string('Expires', '')
   const expiresAtMs = expires === '' ? null : Date.parse(expires)
   if (Number.isNaN(expiresAtMs)) throw fields.refusal('Expires', 'must be a time such as 2026-01-31T12:00:00Z')
-  return { ...key, attributes, expiresAtMs, revision: fields.integer('Revision', 0, { unsigned: true }) }
+  const lease = { ...key, attributes, expiresAtMs, revision: fields.integer('Revision', 0, { unsigned: true }) }
+  const bootId = fields.string('Boot', '')
+  return { lease, boot: bootId === '' ? null : { bootId, atBootMs: fields.integer('ExpiresAtBootMs', 0) } }
 }
 
 interface KnownFile {
   /** Changes whenever the file is written or replaced. */
   readonly stamp: string
   readonly lease: Lease | null
+  readonly boot: BootExpiry | null
 }
 
 export class LeaseFiles {
   readonly #directory: string
   readonly #log: Log
+  readonly #clock: Clock
+  readonly #bootId = readBootId()
   #known = new Map<string, KnownFile>()
 
-  constructor(directory: string, log: Log) {
+  constructor(directory: string, log: Log, clock: Clock) {
     this.#directory = directory
     this.#log = log
+    this.#clock = clock
+  }
+
+  /** The text of a lease's file. */
+  format(lease: Lease): string {
+    if (lease.expiresAtMs === null) return formatLeaseFile(lease)
+    const lifetimeMs = lease.expiresAtMs - this.#clock.wallMs()
+    return formatLeaseFile(lease, { bootId: this.#bootId, atBootMs: this.#clock.bootMs() + lifetimeMs })
   }
 
   /**
@@ -55,7 +80,7 @@ export class LeaseFiles {
     this.#known = now
     const unreadable = [...now].filter(([, file]) => file.lease === null)
     return {
-      leases: [...now.values()].flatMap((file) => file.lease ?? []),
+      leases: [...now.values()].flatMap((file) => (file.lease === null ? [] : this.#dated(file.lease, file.boot))),
       blocked: unreadable.flatMap(([name]) => parseSubnetKey(name)?.subnet ?? []),
     }
   }
@@ -74,7 +99,7 @@ export class LeaseFiles {
       const { mtimeMs, ino, size } = statSync(path)
       const stamp = `${mtimeMs} ${ino} ${size}`
       if (before?.stamp === stamp) return before
-      return { stamp, lease: this.#parse(name, readFileSync(path, 'utf8'), before?.lease ?? null) }
+      return { stamp, ...this.#parse(name, readFileSync(path, 'utf8'), before) }
     } catch (error) {
       // Gone between listing and reading: released by its owner.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
@@ -82,13 +107,20 @@ export class LeaseFiles {
     }
   }
 
-  #parse(name: string, text: string, lastGood: Lease | null): Lease | null {
+  /** With this boot's clock in the file, a step of the wall clock moves the expiry along and ends no lease. */
+  #dated(lease: Lease, boot: BootExpiry | null): Lease {
+    if (boot === null || boot.bootId !== this.#bootId) return lease
+    return { ...lease, expiresAtMs: this.#clock.wallMs() + boot.atBootMs - this.#clock.bootMs() }
+  }
+
+  #parse(name: string, text: string, before: KnownFile | undefined): Omit<KnownFile, 'stamp'> {
+    const lastGood = { lease: before?.lease ?? null, boot: before?.boot ?? null }
     const key = parseSubnetKey(name)
     try {
       if (key !== null) return parseLeaseFile(key, text)
       this.#warn(name, 'its name is no lease key such as 10.244.1.0-24', false)
     } catch (error) {
-      this.#warn(name, (error as Error).message, lastGood !== null)
+      this.#warn(name, (error as Error).message, lastGood.lease !== null)
     }
     return lastGood
   }
@@ -98,6 +130,10 @@ export class LeaseFiles {
     const path = `${this.#directory}/${name}`
     this.#log.warn('lease-file-unreadable', `lease file ${path} cannot be read, ${consequence}: ${why}`)
   }
+}
+
+function readBootId(): string {
+  return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()
 }
 
 function listNames(directory: string, hidden = false): string[] {

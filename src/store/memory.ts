@@ -1,13 +1,11 @@
 // A lease store inside the process: for tests and simulations. Several stores opened on one `MemoryLeases` are several
 // nodes; the whole can be made unreadable.
-import type { Clock } from '../clock.ts'
+import { type Clock, LONGEST_TIMER_MS } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import { LeaseBook, leaseOf } from './lease-book.ts'
 import type { AcquireRequest, LeaseNews, LeaseStore } from './lease-store.ts'
 import { watchSnapshots } from './snapshot-watch.ts'
-
-const POLL_MS = 1000
 
 /** The data that several stores share. */
 export class MemoryLeases {
@@ -15,6 +13,8 @@ export class MemoryLeases {
   /** Raw network config, `null` for none. */
   config: string | null
   #leases: readonly Lease[] = []
+  /** Wall clock minus boot clock when `#leases` was last looked at: lifetimes run on the boot clock. */
+  #wallOffsetMs: number
   #revision = 0
   #outage: string | null = null
   readonly #watchers = new Set<() => void>()
@@ -22,6 +22,7 @@ export class MemoryLeases {
   constructor(clock: Clock, config: string | null) {
     this.clock = clock
     this.config = config
+    this.#wallOffsetMs = clock.wallMs() - clock.bootMs()
   }
 
   /** From now on every call fails with this reason; `null` ends the outage. */
@@ -44,6 +45,7 @@ export class MemoryLeases {
   /** @throws FlanneletteError `store-unreadable` during an outage */
   book(): LeaseBook {
     this.requireReadable()
+    this.#followWallClock()
     return new LeaseBook(this.#leases, this.#revision, this.clock.wallMs())
   }
 
@@ -63,6 +65,23 @@ export class MemoryLeases {
   subscribe(wake: () => void): () => void {
     this.#watchers.add(wake)
     return () => this.#watchers.delete(wake)
+  }
+
+  /** Every change is told to watchers; only an expiry comes by itself. */
+  untilNextExpiryMs(): number {
+    const lifetimes = this.#leases.map((lease) => (lease.expiresAtMs ?? Number.POSITIVE_INFINITY) - this.clock.wallMs())
+    return Math.min(LONGEST_TIMER_MS, ...lifetimes.filter((ms) => ms > 0))
+  }
+
+  /** A step of the wall clock moves the expiries along: it must not end a lease. */
+  #followWallClock(): void {
+    const offset = this.clock.wallMs() - this.clock.bootMs()
+    const step = offset - this.#wallOffsetMs
+    if (step === 0) return
+    this.#wallOffsetMs = offset
+    this.#leases = this.#leases.map((lease) => {
+      return lease.expiresAtMs === null ? lease : { ...lease, expiresAtMs: lease.expiresAtMs + step }
+    })
   }
 
   #wake(): void {
@@ -114,7 +133,7 @@ class MemoryStore implements LeaseStore {
     const shared = this.#shared
     const source = {
       clock: shared.clock,
-      pollMs: POLL_MS,
+      nextLookMs: () => shared.untilNextExpiryMs(),
       subscribe: (wake: () => void) => shared.subscribe(wake),
       snapshot: () => {
         const book = shared.book()

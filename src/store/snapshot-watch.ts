@@ -11,8 +11,8 @@ export interface SnapshotSource {
   /** Calls `wake` on every hint of a change until the returned function is called. */
   subscribe(wake: () => void): () => void
   readonly clock: Clock
-  /** Milliseconds between looks without a hint: bounds how late an expiry or a lost hint is noticed. */
-  readonly pollMs: number
+  /** Milliseconds until the next look without a hint: bounds how late an expiry or a lost hint is noticed. */
+  nextLookMs(): number
 }
 
 /** See `LeaseStore.watch`. */
@@ -26,16 +26,21 @@ export async function* watchSnapshots(source: SnapshotSource, signal: AbortSigna
       // Armed before reading: a change during or after the read wakes the wait below.
       hint = new AbortController()
       const news = look(source)
-      const seen = JSON.stringify(news)
+      const seen = fingerprint(news)
       if (seen !== last) {
         last = seen
         yield news
       }
-      if (!signal.aborted) await delay(source.clock, source.pollMs, hint.signal)
+      if (!signal.aborted) await delay(source.clock, source.nextLookMs(), hint.signal)
     }
   } finally {
     unsubscribe()
   }
+}
+
+/** A renewal changes the revision; the expiry alone may move by the steps of a clock and is no news. */
+function fingerprint(news: LeaseNews): string {
+  return JSON.stringify(news, (name, value: unknown) => (name === 'expiresAtMs' ? value === null : value))
 }
 
 function look(source: SnapshotSource): LeaseNews {

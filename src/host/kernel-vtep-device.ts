@@ -1,6 +1,6 @@
 // The kernel's own VXLAN device: makes it, keeps a compatible one, refuses somebody else's. Pure planning first, then
 // the one function that acts.
-import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
+import { formatIpv4, formatMac } from '../../dataplane/index.ts'
 import type { LocalVtep } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'

@@ -1,7 +1,6 @@
 // What the kernel's three tables should hold for a set of leases, and which commands bring them there. Pure: snapshots
 // in, commands out. kernel-vtep.ts runs them.
-import { formatIpv4, formatMac } from '../../dataplane/wire/address.ts'
-import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'

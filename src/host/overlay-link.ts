@@ -1,7 +1,6 @@
 // The overlay device of the userspace dataplane as the kernel sees it: address, MTU and the one route that leads the
 // whole network into it. The TUN itself is made by dataplane/io; here it is found, judged, dressed and removed.
-import { formatIpv4, parseIpv4 } from '../../dataplane/wire/address.ts'
-import { containsAddress, formatPrefix, type Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import { containsAddress, formatIpv4, formatPrefix, type Ipv4Prefix, parseIpv4 } from '../../dataplane/index.ts'
 import type { CommandOptions } from './command.ts'
 import { batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
 import { DEVICE_ALIAS, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'

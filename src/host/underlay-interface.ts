@@ -1,6 +1,6 @@
 // Which interface and address this node uses on the underlay: by name, by address, or by the default route. The choice
 // is a pure function of what `ip` shows, so that the rules can be tested without a host.
-import { formatIpv4, parseIpv4 } from '../../dataplane/wire/address.ts'
+import { formatIpv4, parseIpv4 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { type AddressInfo, type LinkInfo, type RouteInfo, showJson } from './ip.ts'

@@ -1,7 +1,7 @@
 // Builds a planned lab, from bare namespaces to ready daemons and pods. Whoever calls it removes everything if it fails.
 
 import { readFileSync } from 'node:fs'
-import { formatPrefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
+import { formatPrefix, parsePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { startDaemon, suggestSubnet, waitReady } from './daemon-process.ts'

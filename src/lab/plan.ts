@@ -1,7 +1,6 @@
 // What a lab consists of, before any of it exists: names, addresses and roles as a pure function of the options.
 // underlay.ts, pod-network.ts and daemon-process.ts build it.
-import { formatIpv4, parseIpv4 } from '../../dataplane/wire/address.ts'
-import { formatPrefix, type Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import { formatIpv4, formatPrefix, type Ipv4Prefix, parseIpv4 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 
 /** How the links between hosts behave; offload.ts says what each means for the devices. */

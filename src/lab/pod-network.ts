@@ -1,7 +1,7 @@
 // What a container engine would build from subnet.env: the bridge `cni0` with the subnet's first address, and pods on
 // it, each a namespace with one interface and a default route.
 
-import type { Ipv4Prefix } from '../../dataplane/wire/prefix.ts'
+import type { Ipv4Prefix } from '../../dataplane/index.ts'
 import { batch } from '../host/ip.ts'
 import type { LabPod } from './lab-state.ts'
 import { bridgeAddress, podAddress } from './plan.ts'

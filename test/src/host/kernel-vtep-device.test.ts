@@ -1,6 +1,6 @@
 // The kernel's VXLAN device: made, kept, made anew or refused.
 import { describe, expect, test } from 'vitest'
-import { parseIpv4, parseMac } from '../../../dataplane/wire/address.ts'
+import { parseIpv4, parseMac } from '../../../dataplane/index.ts'
 import type { LocalVtep } from '../../../src/daemon/dataplane.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import type { LinkInfo } from '../../../src/host/ip.ts'

@@ -13,8 +13,8 @@ import {
 } from './field.ts'
 
 export const FIELDS = [
-  { name: 'destination', bit: 0, bits: 48, show: 'mac', about: 'MAC of the VTEP that shall take the frame' },
-  { name: 'source', bit: 48, bits: 48, show: 'mac', about: 'MAC of the VTEP that sent the frame' },
+  { name: 'destination', bit: 0, bits: 48, show: 'mac', about: 'MAC of the receiver; inside the tunnel, of its VTEP' },
+  { name: 'source', bit: 48, bits: 48, show: 'mac', about: 'MAC of the sender; inside the tunnel, of its VTEP' },
   { name: 'etherType', bit: 96, bits: 16, show: 'hex', about: 'what follows: 0x0800 is IPv4, 0x86dd IPv6' },
 ] as const satisfies readonly Field[]
 

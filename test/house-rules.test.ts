@@ -58,11 +58,13 @@ holds(
     file('src/arrow.ts', 'export const f = () => {', ...lines(58), '}'),
     file('src/method.ts', 'class A {', '  get #f() {', ...lines(58), '  }', '}'),
     file('test/a.test.ts', "test('x', () => {", ...lines(58), '})'),
+    file('test/b.test.ts', 'function build() {', ...lines(58), '}'),
     file('src/tricky.ts', 'const f = (a = /[}]/) => {', "  '}'; `{`", ...lines(57), '}'),
   ],
   [
     file('src/declared.ts', 'export function f(): void {', ...lines(57), '}'),
-    file('test/a.test.ts', "describe('x', () => {", ...lines(80), '})'),
+    file('test/a.test.ts', "describe('x', () => {", '  const a = 1', ...lines(80), '})'),
+    file('test/compliance/a.ts', 'function rules() {', ...Array(80).fill("  test.each([1])('y', () => {})"), '}'),
     file('src/table.ts', 'const table = [', ...lines(80).map(() => '  1,'), ']'),
   ],
 )

@@ -13,12 +13,12 @@ const isTest = ({ path }: SourceFile): boolean => path.startsWith('test/')
 
 function eachNode(
   files: readonly SourceFile[],
-  complain: (node: SyntaxNode, file: SourceFile, parent: SyntaxNode | null) => string | undefined,
+  complain: (node: SyntaxNode, file: SourceFile) => string | undefined,
 ): string[] {
   const found: string[] = []
   for (const file of files) {
-    walk(syntaxTree(file), (node, parent) => {
-      const complaint = complain(node, file, parent)
+    walk(syntaxTree(file), (node) => {
+      const complaint = complain(node, file)
       if (complaint !== undefined) found.push(`${file.path}:${lineAt(file.text, node.start)}: ${complaint}`)
     })
   }
@@ -32,14 +32,31 @@ export const filesAreShort: Rule = (files) =>
     .filter(({ lines }) => lines > MAX_FILE_LINES)
     .map(({ file, lines }) => `${file.path}: ${lines} lines`)
 
-/** The callback of a `describe` only groups tests, it is no function that anyone has to understand as one. */
-export const functionsAreShort: Rule = (files) =>
-  eachNode(files.filter(isParsed), (node, file, parent) => {
+/**
+ * What groups tests is no function that anyone has to understand as one: the callback of a `describe`, and a function of a
+ * test file that calls nothing but `describe` and `test`.
+ */
+export const functionsAreShort: Rule = (files) => {
+  const groups = new Set<unknown>()
+  return eachNode(files.filter(isParsed), (node, file) => {
+    if (isTest(file) && node.type === 'CallExpression' && firstName(node) === 'describe') {
+      for (const argument of node.arguments as SyntaxNode[]) groups.add(argument)
+    }
     if (!/^(FunctionDeclaration|FunctionExpression|ArrowFunctionExpression)$/.test(node.type)) return undefined
-    if (isTest(file) && parent?.type === 'CallExpression' && nameOf(parent.callee) === 'describe') return undefined
+    if (groups.has(node) || (isTest(file) && onlyGroupsTests(node))) return undefined
     const lines = lineAt(file.text, node.end) - lineAt(file.text, node.start) + 1
     return lines > MAX_FUNCTION_LINES ? `a function of ${lines} lines` : undefined
   })
+}
+
+function onlyGroupsTests(node: SyntaxNode): boolean {
+  const body = node.body as SyntaxNode
+  if (body.type !== 'BlockStatement') return false
+  return (body.body as SyntaxNode[]).every((statement) => {
+    const expression = statement.type === 'ExpressionStatement' ? (statement.expression as SyntaxNode) : null
+    return expression?.type === 'CallExpression' && /^(describe|test|it)$/.test(firstName(expression))
+  })
+}
 
 export const filesOpenWithAComment: Rule = (files) =>
   files
@@ -160,7 +177,9 @@ export const testsAreNotSwitchedOff: Rule = (files) =>
     },
   )
 
+/** The first name of an expression: `a` of `a.b`, of `a(1)` and of `a.b(1)(2)`. */
 function firstName(node: SyntaxNode): string {
+  if (node.type === 'CallExpression') return firstName(node.callee as SyntaxNode)
   return node.type === 'MemberExpression' ? firstName(node.object as SyntaxNode) : nameOf(node)
 }
 

@@ -45,15 +45,15 @@ export function syntaxTree(file: SourceFile): SyntaxNode {
 }
 
 /** Calls `visit` for every node, outermost first. */
-export function walk(node: SyntaxNode, visit: (node: SyntaxNode, parent: SyntaxNode | null) => void): void {
-  const step = (value: unknown, parent: SyntaxNode | null): void => {
-    if (Array.isArray(value)) for (const item of value) step(item, parent)
+export function walk(node: SyntaxNode, visit: (node: SyntaxNode) => void): void {
+  const step = (value: unknown): void => {
+    if (Array.isArray(value)) for (const item of value) step(item)
     else if (isNode(value)) {
-      visit(value, parent)
-      for (const child of Object.values(value)) if (child !== null && typeof child === 'object') step(child, value)
+      visit(value)
+      for (const child of Object.values(value)) step(child)
     }
   }
-  step(node, null)
+  step(node)
 }
 
 function isNode(value: unknown): value is SyntaxNode {

@@ -1,17 +1,16 @@
 // `flannelette lab demo`: the whole story in one command. Brings a lab up, shows that every pod reaches every other one,
 // what the daemons know and what one ping looks like on its way, says what to try next, and stays until Ctrl-C.
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Command } from 'commander'
 import { EXIT } from '../errors.ts'
-import { readStatus } from '../lab/daemon-process.ts'
 import { Lab } from '../lab/lab.ts'
 import { labFiles } from '../lab/lab-state.ts'
 import { interruption } from './interruption.ts'
 import { iperfText, pingMatrix, statusText, suggestions } from './lab-output.ts'
 import { pingJourney } from './ping-journey.ts'
-import { paint, type Terminal, table, terminalOf } from './table.ts'
+import { paint, shown, type Terminal, table, terminalOf } from './table.ts'
 
 const EXAMPLES = `Examples:
   flannelette lab demo           stays up until Ctrl-C; try the other lab commands meanwhile
@@ -40,17 +39,22 @@ async function runDemo(flags: DemoFlags): Promise<number> {
   const say = (line: string) => void process.stderr.write(`${line}\n`)
   const lab = await Lab.up({ name: flags.name, hosts: 3, pods: 2, kernel: ['host2'] }, { progress: say, signal })
   let worked = false
+  let toured = false
   try {
     worked = await tour(lab, terminalOf(process.stdout), signal)
-    if (flags.once !== true && !signal.aborted) {
+    toured = !signal.aborted
+    if (flags.once !== true && toured) {
       process.stderr.write(`\n${suggestions(lab.report())}\nthe lab stays up until Ctrl-C\n`)
       await untilAborted(signal)
     }
+  } catch (error) {
+    // Ctrl-C reaches the programs that are just running as well; what they say of it is not worth a line.
+    if (!signal.aborted) throw error
   } finally {
     say('taking the lab down')
     await lab.down()
   }
-  if (flags.once === true && signal.aborted) return EXIT.interrupted
+  if (!toured) return EXIT.interrupted
   return worked ? EXIT.ok : EXIT.failed
 }
 
@@ -60,7 +64,7 @@ async function tour(lab: Lab, terminal: Terminal, signal: AbortSignal): Promise<
     ['Hosts and pods', async () => show(statusText(lab.report(), terminal))],
     ['Every pod pings every other pod', () => pingEveryPair(lab, terminal)],
     ['Throughput, TCP, from host to host', () => measure(lab)],
-    ['Leases, and what host1 forwards by', async () => showLeases(lab)],
+    ['Leases, and the forwarding table of host1', async () => showLeases(lab)],
     ['One ping from pod1.1 to pod3.1, step by step', () => followPing(lab, terminal)],
   ]
   let worked = true
@@ -97,21 +101,28 @@ async function measure(lab: Lab): Promise<boolean> {
   return worked
 }
 
-/** The leases as the store holds them, then the same as the table of the first host. */
+/** The leases as the daemons hold them, one as it stands in the store, and the forwarding table that follows from them. */
 function showLeases(lab: Lab): boolean {
-  const store = join(labFiles(lab.name).store, 'subnets')
-  for (const key of readdirSync(store).sort()) show(`${key}  ${readFileSync(join(store, key), 'utf8').trim()}\n`)
-  const status = readStatus(lab.name, 'host1')
-  if (status === null) return false
-  const { peers, generation } = status
-  const rows = peers.map((peer) => [peer.subnet, peer.publicIp, peer.vtepMac ?? ''])
-  show(`\n${table(['SUBNET', 'VTEP', 'MAC'], rows)}table generation ${generation}\n`)
-  return peers.length === lab.hosts.length - 1
+  const hosts = lab.report().hosts
+  const leases = hosts.map(({ name, status }) => {
+    const { subnet = '', publicIp = '', vtepMac, expiresAt } = status?.lease ?? {}
+    return [name, subnet, publicIp, vtepMac ?? '', expiresAt ?? 'never']
+  })
+  show(table(['HOST', 'SUBNET', 'PUBLIC IP', 'VTEP MAC', 'EXPIRES'], leases))
+  const [first] = hosts
+  const status = first?.status ?? null
+  if (first === undefined || status === null) return false
+  const file = join(labFiles(lab.name).store, 'subnets', first.subnet.replace('/', '-'))
+  const [value] = readFileSync(file, 'utf8').split('\n')
+  show(`in the store, as flannel writes it: ${first.subnet} ${value}\n\n`)
+  const rows = status.peers.map((peer) => [peer.subnet, peer.publicIp, peer.vtepMac ?? ''])
+  show(`${table(['TO', 'UNDERLAY', 'VTEP MAC'], rows)}${first.name}, table generation ${status.generation}\n`)
+  return status.peers.length === lab.hosts.length - 1
 }
 
 async function followPing(lab: Lab, terminal: Terminal): Promise<boolean> {
   const journey = await pingJourney(lab, 'pod1.1', 'pod3.1', terminal)
-  show(journey.text)
+  show(shown(journey.text, terminal))
   return journey.complete
 }
 

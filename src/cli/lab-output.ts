@@ -1,8 +1,10 @@
 // How the lab's results read: as text for people, or the same data as JSON.
+import { basename, relative } from 'node:path'
 import { describeFault } from '../lab/faults.ts'
 import type { IperfResult } from '../lab/iperf.ts'
 import type { HostReport, LabReport } from '../lab/lab.ts'
 import type { PingResult } from '../lab/ping.ts'
+import { LAB_DEFAULTS } from '../lab/plan.ts'
 import { formatBitrate, mark, type Terminal, table } from './table.ts'
 
 export function statusText(report: LabReport, terminal: Terminal): string {
@@ -14,8 +16,8 @@ export function statusText(report: LabReport, terminal: Terminal): string {
       daemonText(host, terminal),
       host.underlayAddress,
       host.subnet,
-      String(host.status?.peers?.length ?? '-'),
-      String(host.status === null ? '-' : droppedPackets(host.status.counters ?? {})),
+      String(host.status?.peers.length ?? '-'),
+      String(host.status === null ? '-' : droppedPackets(host.status.counters)),
     ]),
   )
   const pods = table(
@@ -52,7 +54,7 @@ export function pingMatrix(results: readonly PingResult[], terminal: Terminal): 
       return `${mark(result.received === result.sent, terminal)}${time}`
     }),
   ])
-  return `${table([terminal.unicode ? 'ms' : 'ms', ...names], rows)}${pingSummary(results)}\n`
+  return `${table(['ms', ...names], rows)}${pingSummary(results)}\n`
 }
 
 export function pingSummary(results: readonly PingResult[]): string {
@@ -76,16 +78,25 @@ export function iperfText(result: IperfResult): string {
   return `${result.from} to ${result.to}: ${result.protocol.toUpperCase()} ${rate} in ${result.seconds.toFixed(1)} s, ${details}\n`
 }
 
-/** What to do with a fresh lab. */
-export function suggestions(report: LabReport): string {
+/** What to do with a fresh lab, in words that can be pasted. */
+export function suggestions(report: LabReport, command = invocation()): string {
   const [first] = report.pods
   const last = report.pods.at(-1)
-  const name = report.name === 'lab' ? '' : ` --name ${report.name}`
-  const lines = ['flannelette lab status', 'flannelette lab ping all']
+  const name = report.name === LAB_DEFAULTS.name ? '' : ` --name ${report.name}`
+  const words = ['status', 'ping all']
   if (first !== undefined && last !== undefined && first !== last) {
-    lines.push(`flannelette lab iperf ${first.name} ${last.name}`)
-    lines.push(`flannelette lab exec ${first.name} -- ping -c 3 ${last.address}`)
+    words.push(`iperf ${first.name} ${last.name}`, `exec ${first.name} -- ping -c 3 ${last.address}`)
   }
-  lines.push('flannelette lab fault loss 1', 'flannelette lab heal', 'flannelette lab down')
-  return `try next:\n${lines.map((line) => `  ${line}${line.includes(' -- ') ? '' : name}`).join('\n')}\n`
+  words.push('fault loss 1', 'heal', 'down')
+  const lines = words.map(
+    (text) => `  ${command} lab ${text.includes(' -- ') ? text.replace(' -- ', `${name} -- `) : text + name}`,
+  )
+  return `try next:\n${lines.join('\n')}\n`
+}
+
+/** How this program was called: `flannelette` when installed, else node with the path of the build. */
+export function invocation(script = process.argv[1] ?? '', directory = process.cwd()): string {
+  if (basename(script) !== 'main.js') return 'flannelette'
+  const path = relative(directory, script)
+  return `node ${path.startsWith('..') ? script : path}`
 }

@@ -1,4 +1,4 @@
-// One ping, followed on both hosts: every step of both engines in order of time, with the tunnelled packet taken apart
+// One ping, followed on both hosts: every step of both engines, host by host, with the tunnelled packet taken apart
 // byte by byte.
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -52,7 +52,7 @@ function hostOf(lab: Lab, pod: string): string {
   return lab.pods.find((candidate) => candidate.name === pod)?.host ?? pod
 }
 
-/** Steps of the last echo request, in order of time: those of the last packet that the first host read from its TUN. */
+/** Steps of the last echo request, host by host in order of time: those of the last packet that the first host read from its TUN. */
 function requestSteps(steps: readonly HostStep[], first: string): HostStep[] {
   const sorted = [...steps].sort((a, b) => (a.recorded.timeNs < b.recorded.timeNs ? -1 : 1))
   const read = sorted.findLast(({ host, recorded }) => host === first && recorded.step.kind === 'tun-read')?.recorded
@@ -64,7 +64,9 @@ function requestSteps(steps: readonly HostStep[], first: string): HostStep[] {
     if (step.kind === 'encap') return [`${host} send ${step.message}`]
     return step.kind === 'decap' ? [`${host} receive ${step.datagram}`] : []
   })
-  return sorted.filter((step) => own.includes(step) || messages.includes(messageKey(step)))
+  const journey = sorted.filter((step) => own.includes(step) || messages.includes(messageKey(step)))
+  // One host after the other: a send is recorded when the call is over, and the other host may have read by then.
+  return [...journey.filter(({ host }) => host === first), ...journey.filter(({ host }) => host !== first)]
 }
 
 function messageKey({ host, recorded: { step } }: HostStep): string {

@@ -41,7 +41,7 @@ function width(cell: string): number {
   return cell.replace(/\u001b\[[0-9;]*m/g, '').length
 }
 
-/** `9.41 Gbit/s`, `100 Mbit/s`: three significant digits. */
+/** `9.41 Gbit/s`, `100 Mbit/s`: three digits. */
 export function formatBitrate(bitsPerSecond: number): string {
   const units = ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s']
   let value = bitsPerSecond
@@ -50,5 +50,15 @@ export function formatBitrate(bitsPerSecond: number): string {
     value /= 1000
     unit++
   }
-  return `${value.toPrecision(3).replace(/e\+.*/, '')} ${units[unit]}`
+  const decimals = value >= 100 ? 0 : value >= 10 ? 1 : 2
+  return `${value.toFixed(decimals)} ${units[unit]}`
+}
+
+/** What stands for characters beyond ASCII where those cannot be shown. */
+const ASCII: Readonly<Record<string, string>> = { '→': '->', µ: 'u', '−': '-', '·': '-', '…': '...', '×': 'x' }
+
+/** The text as this terminal can show it. */
+export function shown(text: string, terminal: Terminal): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII stays, escape sequences too
+  return terminal.unicode ? text : text.replace(/[^\x00-\x7f]/g, (character) => ASCII[character] ?? '?')
 }

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { writeFileAtomically } from '../atomic-file.ts'
+import { STATUS_FILE } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Fault } from './faults.ts'
 import type { HostPlan, LabOptions, PodPlan } from './plan.ts'
@@ -62,7 +63,7 @@ export function hostFiles(lab: string, host: string): HostFiles {
     directory,
     subnetFile: `${directory}/subnet.env`,
     stateDirectory,
-    statusFile: `${stateDirectory}/status.json`,
+    statusFile: `${stateDirectory}/${STATUS_FILE}`,
     log: `${directory}/daemon.log`,
   }
 }

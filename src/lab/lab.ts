@@ -85,6 +85,8 @@ export class Lab {
       return new Lab(await buildLab(plan, state, context))
     } catch (error) {
       await tearDown(whole.name)
+      // Ctrl-C reaches the programs that are just running as well; what they say of it is not the reason.
+      context.signal?.throwIfAborted()
       throw error
     }
   }

@@ -1,0 +1,125 @@
+// How the lab's results read, on terminals of every kind.
+import { describe, expect, test } from 'vitest'
+import { droppedPackets, invocation, pingMatrix, pingText, suggestions } from '../../../src/cli/lab-output.ts'
+import { formatBitrate, mark, shown, table, terminalOf } from '../../../src/cli/table.ts'
+import type { LabReport } from '../../../src/lab/lab.ts'
+import { LAB_DEFAULTS, planLab } from '../../../src/lab/plan.ts'
+
+const PLAIN = { colour: false, unicode: true }
+const ASCII = { colour: false, unicode: false }
+const COLOUR = { colour: true, unicode: true }
+const result = (from: string, to: string, received: number) => ({
+  from,
+  to,
+  sent: 1,
+  received,
+  averageMs: received === 0 ? null : 0.25,
+})
+
+describe('a table', () => {
+  test('lines its columns up and leaves no blanks at the ends', () => {
+    const lines = table(
+      ['A', 'LONG', 'C'],
+      [
+        ['x', 'y', ''],
+        ['wide', 'z', 'last'],
+      ],
+    )
+    expect(lines).toBe('A     LONG  C\nx     y\nwide  z     last\n')
+  })
+
+  test('does not count colour as width', () => {
+    const [head, first] = table(['A', 'B'], [[mark(true, COLOUR), 'b']]).split('\n')
+    expect(head).toBe('A  B')
+    expect(first).toMatch(/m {2}b$/)
+  })
+})
+
+describe('the ping matrix', () => {
+  const results = [result('a', 'b', 1), result('b', 'a', 0)]
+
+  test('has a row for each sender and a column for each receiver', () => {
+    expect(pingMatrix(results, PLAIN)).toBe('ms  a  b\na   ·  ✓ 0.25\nb   ✗  ·\n1 of 2 pings answered\n')
+  })
+
+  test('does without characters that cannot be shown', () => {
+    expect(pingMatrix(results, ASCII)).toBe('ms  a     b\na   -     OK 0.25\nb   FAIL  -\n1 of 2 pings answered\n')
+  })
+
+  test('of one pair is a sentence', () => {
+    expect(pingText(result('a', 'b', 0), PLAIN)).toBe('✗ a to b: 0 of 1 answered, no answer\n')
+  })
+})
+
+describe('a terminal', () => {
+  test.each([
+    [{ LANG: 'C.UTF-8' }, true, { colour: true, unicode: true }],
+    [{ LANG: 'C.UTF-8' }, false, { colour: false, unicode: true }],
+    [{ LANG: 'en_US.utf8', NO_COLOR: '1' }, true, { colour: false, unicode: true }],
+    [{ LC_ALL: 'C', LANG: 'C.UTF-8' }, true, { colour: true, unicode: false }],
+    [{ TERM: 'dumb' }, true, { colour: false, unicode: false }],
+    [{ FORCE_COLOR: '1' }, false, { colour: true, unicode: false }],
+    [{ FORCE_COLOR: '0' }, false, { colour: false, unicode: false }],
+  ])('with %o, interactive %s', (env, isTTY, expected) => {
+    expect(terminalOf({ isTTY }, env)).toEqual(expected)
+  })
+
+  test('without Unicode gets stand-ins, with it the text itself', () => {
+    expect(shown('5 µs → x', ASCII)).toBe('5 us -> x')
+    expect(shown('5 µs → x', PLAIN)).toBe('5 µs → x')
+  })
+})
+
+test.each([
+  [0, '0.00 bit/s'],
+  [999, '999 bit/s'],
+  [1000, '1.00 kbit/s'],
+  [98_765_432, '98.8 Mbit/s'],
+  [9_410_000_000, '9.41 Gbit/s'],
+  [999_900_000, '1000 Mbit/s'],
+  [12_345_000_000_000, '12345 Gbit/s'],
+])('%d bit/s reads %s', (bits, text) => {
+  expect(formatBitrate(bits)).toBe(text)
+})
+
+test('drops are summed over reasons and directions, and nothing else is', () => {
+  const counters = {
+    'outbound.packets.read': 100,
+    'outbound.dropped.no-route': 2,
+    'inbound.dropped.vni-unknown': 3,
+    'inbound.dropped': 4,
+  }
+  expect(droppedPackets(counters)).toBe(9)
+})
+
+describe('suggestions', () => {
+  const report = (name: string): LabReport => {
+    const options = { ...LAB_DEFAULTS, name }
+    const pods = planLab(options).pods.map((pod) => ({ ...pod, address: '10.244.3.3' }))
+    return { name, options, hosts: [], pods, faults: [] }
+  }
+
+  test('can be pasted', () => {
+    expect(suggestions(report('lab'), 'flannelette').split('\n')).toEqual(
+      expect.arrayContaining([
+        '  flannelette lab iperf pod1.1 pod3.2',
+        '  flannelette lab exec pod1.1 -- ping -c 3 10.244.3.3',
+      ]),
+    )
+  })
+
+  test('name the lab where it is not the usual one, before the words of a program', () => {
+    expect(suggestions(report('demo'), 'flannelette').split('\n')).toEqual(
+      expect.arrayContaining([
+        '  flannelette lab heal --name demo',
+        '  flannelette lab exec pod1.1 --name demo -- ping -c 3 10.244.3.3',
+      ]),
+    )
+  })
+
+  test('call the program as it was called', () => {
+    expect(invocation('/usr/bin/flannelette', '/home')).toBe('flannelette')
+    expect(invocation('/src/f/dist/src/main.js', '/src/f')).toBe('node dist/src/main.js')
+    expect(invocation('/src/f/dist/src/main.js', '/home')).toBe('node /src/f/dist/src/main.js')
+  })
+})

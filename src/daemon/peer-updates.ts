@@ -59,6 +59,7 @@ export class PeerUpdates {
     const { backendType } = this.#options
     const selection = selectPeers(leases, own, backendType)
     this.#report(selection.leftOut, findConflicts(leases))
+    this.#retry?.cancel() // of an older set
     this.#wanted = { peers: selection.peers, why }
     this.#running ??= this.#run()
     return this.#running
@@ -95,7 +96,7 @@ export class PeerUpdates {
     } catch (error) {
       this.#doubtful = true
       log.error('peers-not-replaced', `the dataplane did not take the peers, trying again: ${(error as Error).message}`)
-      this.#retry?.cancel()
+      if (this.#closed || this.#wanted !== null) return
       this.#retry = clock.after(RETRY_MS, () => {
         this.#wanted ??= { peers, why }
         this.#running ??= this.#run()

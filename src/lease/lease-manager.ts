@@ -242,12 +242,13 @@ export class LeaseManager {
   }
 
   #schedule(lease: Lease, confirmed: boolean): void {
-    const { clock, renewMarginMs } = this.#options
+    const { clock, renewMarginMs, store } = this.#options
     const now = clock.bootMs()
     const lifetime = lease.expiresAtMs === null ? Number.POSITIVE_INFINITY : lease.expiresAtMs - clock.wallMs()
     this.#expiresAtBootMs = now + lifetime
     // A lease from the state directory has an unknown rest of its lifetime: due at once.
     this.#renewAtBootMs = confirmed ? now + lifetime - renewMarginMs : now
+    if (store.renewal === 'never') this.#renewAtBootMs = Number.POSITIVE_INFINITY
   }
 
   // --- calls ---

@@ -1,24 +1,116 @@
-// Whole sets of leases on their way to the dataplane: each lasting change arrives, however sets follow each other.
+// Hand-over of peers: one at a time, the latest set, only when it differs.
 import { expect, test } from 'vitest'
-import { systemClock } from '../../../src/clock.ts'
-import type { Dataplane } from '../../../src/daemon/dataplane.ts'
 import { PeerUpdates } from '../../../src/daemon/peer-updates.ts'
-import type { Lease } from '../../../src/lease/lease.ts'
-import { silentLog } from '../../../src/log.ts'
+import { FakeDataplane } from '../../support/fake-dataplane.ts'
 import { peerLease } from '../../support/peer-lease.ts'
+import { RecordingLog } from '../../support/recording-log.ts'
+import { settle, VirtualClock } from '../../support/virtual-clock.ts'
 
-const OWN = peerLease('10.244.1.0/24', '192.0.2.1', '02:00:00:00:00:01')
-const HOST2 = peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02')
-const HOST3 = peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03')
+const OWN = peerLease('10.244.1.0/24', '192.0.2.1', '0a:00:00:00:00:01')
+const B = peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02')
+const C = peerLease('10.244.3.0/24', '192.0.2.3', '0a:00:00:00:00:03')
 
-test('a set that changes nothing does not keep the next one from being applied', async () => {
-  const applied: number[] = []
-  const replacePeers = async (peers: readonly Lease[]) => applied.push(peers.length)
-  const dataplane = { kind: 'kernel', replacePeers } as unknown as Dataplane
-  const updates = new PeerUpdates({ dataplane, clock: systemClock(), log: silentLog, backendType: 'vxlan' })
-  await updates.offer([OWN, HOST2], OWN, 'first')
-  await updates.offer([OWN, { ...HOST2, revision: 9 }], OWN, 'renewed')
-  await updates.offer([OWN, HOST2, HOST3], OWN, 'joined')
-  expect(applied).toEqual([1, 2])
-  expect(updates.generation).toBe(2)
+function make() {
+  const clock = new VirtualClock()
+  const dataplane = new FakeDataplane()
+  const log = new RecordingLog()
+  const updates = new PeerUpdates({ dataplane, clock, log, backendType: 'vxlan' })
+  return { clock, dataplane, log, updates }
+}
+
+test('the first set is handed over even when it is empty', async () => {
+  const { dataplane, updates } = make()
+  await updates.offer([OWN], OWN, 'first leases')
+  expect([dataplane.tables, updates.generation]).toEqual([[{ peers: [], cause: 'first leases:' }], 1])
+})
+
+test('the cause says what was added, changed and removed', async () => {
+  const { dataplane, updates } = make()
+  await updates.offer([OWN, B], OWN, 'first leases')
+  const rebooted = peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:99')
+  await updates.offer([OWN, rebooted, C], OWN, 'lease change')
+  await updates.offer([OWN, C], OWN, 'lease change')
+  expect(dataplane.tables.map((table) => table.cause)).toEqual([
+    'first leases: +10.244.2.0/24',
+    'lease change: +10.244.3.0/24 ~10.244.2.0/24',
+    'lease change: -10.244.2.0/24',
+  ])
+})
+
+test('a long cause is cut to a few names and a number', async () => {
+  const { dataplane, updates } = make()
+  const many = Array.from({ length: 40 }, (_, index) =>
+    peerLease(`10.244.${index + 2}.0/24`, '192.0.2.2', '0a:00:00:00:00:02'),
+  )
+  await updates.offer(many, OWN, 'first leases')
+  expect(dataplane.tables[0]?.cause).toMatch(/\+10\.244\.6\.0\/24 and 35 more$/)
+})
+
+test('a renewal hands nothing over, but is known', async () => {
+  const { dataplane, updates } = make()
+  await updates.offer([OWN, B], OWN, 'first leases')
+  const renewed = { ...B, revision: 9, expiresAtMs: 5 }
+  await updates.offer([OWN, renewed], OWN, 'lease change')
+  expect([dataplane.tables.length, updates.peers]).toEqual([1, [renewed]])
+})
+
+test('sets that come during a hand-over are merged, and the latest one is what remains', async () => {
+  const { dataplane, updates } = make()
+  await updates.offer([OWN], OWN, 'first leases')
+  let open = () => {}
+  dataplane.gate = new Promise((resolve) => {
+    open = resolve
+  })
+  const offers = [updates.offer([OWN, B], OWN, 'lease change')]
+  await settle()
+  for (const leases of [[OWN, B, C], [OWN]]) offers.push(updates.offer(leases, OWN, 'lease change'))
+  await settle()
+  expect(dataplane.tables).toHaveLength(1)
+  open()
+  await Promise.all(offers)
+  // The one under way, then the latest: the middle one is never seen.
+  expect(dataplane.tables.slice(1).map((table) => table.peers.length)).toEqual([1, 0])
+  expect(updates.peers).toEqual([])
+})
+
+test('a hand-over that fails is tried again with the same set', async () => {
+  const { clock, dataplane, updates, log } = make()
+  dataplane.replaceFailures.push(new Error('no memory'))
+  await updates.offer([OWN, B], OWN, 'first leases')
+  expect([dataplane.tables.length, log.of('peers-not-replaced').length]).toEqual([0, 1])
+  await clock.advance(5000)
+  expect(dataplane.subnets).toEqual(['10.244.2.0/24'])
+})
+
+test('after a failure even the set that was in force before is handed over again', async () => {
+  const { clock, dataplane, updates } = make()
+  await updates.offer([OWN, B], OWN, 'first leases')
+  dataplane.replaceFailures.push(new Error('half done'))
+  await updates.offer([OWN, B, C], OWN, 'lease change')
+  await updates.offer([OWN, B], OWN, 'lease change')
+  expect([dataplane.tables.length, dataplane.subnets]).toEqual([2, ['10.244.2.0/24']])
+  await clock.advance(60_000)
+  expect(dataplane.subnets).toEqual(['10.244.2.0/24'])
+})
+
+test('conflicts and left-out peers are warned about once, not with every snapshot', async () => {
+  const { updates, log } = make()
+  const twin = peerLease('10.244.2.128/25', '192.0.2.9', '0a:00:00:00:00:09')
+  const foreign = { ...C, attributes: { ...C.attributes, backendType: 'host-gw' } }
+  for (let round = 0; round < 3; round++) await updates.offer([OWN, B, twin, foreign], OWN, 'lease change')
+  expect(updates.conflicts).toHaveLength(1)
+  expect(log.of('lease-conflict').map((line) => line.message)).toEqual([
+    expect.stringMatching(/10\.244\.2\.0\/24.*192\.0\.2\.9/),
+  ])
+  expect(log.of('peer-left-out').map((line) => line.fields)).toEqual([{ reason: 'incompatible-backend' }])
+})
+
+test('after close nothing is handed over any more, not even a retry', async () => {
+  const { clock, dataplane, updates } = make()
+  dataplane.replaceFailures.push(new Error('no memory'))
+  await updates.offer([OWN, B], OWN, 'first leases')
+  updates.close()
+  await updates.offer([OWN, C], OWN, 'lease change')
+  await clock.advance(60_000)
+  expect([dataplane.tables, clock.timers]).toEqual([[], 0])
 })

@@ -282,7 +282,7 @@ describe('the own lease under a running node', () => {
     const { clock, shared, losses, manager, calls } = await makeManager()
     await clock.advance(10 * SECOND)
     overwrite(shared, { expiresAtMs: null })
-    await clock.advance(10 * LEASE_TTL_MS)
+    await clock.advance(2 * LEASE_TTL_MS)
     expect([losses, manager.lease.expiresAtMs, renewalsOf(calls)]).toEqual([[], null, []])
   })
 
@@ -337,7 +337,7 @@ describe('a store that was away', () => {
     const { clock, shared, losses, manager } = await makeManager()
     await clock.advance(10 * SECOND)
     shared.setOutage('away')
-    await clock.advance(5 * LEASE_TTL_MS)
+    await clock.advance(2 * LEASE_TTL_MS)
     expect([losses, manager.state]).toEqual([[], 'suspect'])
   })
 })

@@ -1,0 +1,106 @@
+// Which leases are forwarded to, and why the others are not.
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { parseMac } from '../../../dataplane/wire/address.ts'
+import { formatPrefix, overlaps } from '../../../dataplane/wire/prefix.ts'
+import { forwardingEntries, selectPeers } from '../../../src/daemon/forwarding-entries.ts'
+import type { Lease, LeaseAttributes } from '../../../src/lease/lease.ts'
+import { peerLease } from '../../support/peer-lease.ts'
+
+const OWN = peerLease('10.244.1.0/24', '192.0.2.1', '0a:00:00:00:00:01')
+const B = peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02')
+const C = peerLease('10.244.3.0/24', '192.0.2.3', '0a:00:00:00:00:03')
+
+function altered(lease: Lease, attributes: Partial<LeaseAttributes>, revision = lease.revision): Lease {
+  return { ...lease, revision, attributes: { ...lease.attributes, ...attributes } }
+}
+
+function select(...leases: Lease[]) {
+  const { peers, leftOut } = selectPeers(leases, OWN, 'vxlan')
+  return { peers: peers.map((lease) => formatPrefix(lease.subnet)), leftOut }
+}
+
+describe('selectPeers', () => {
+  test('everybody but ourselves, in address order', () => {
+    expect(select(C, OWN, B)).toEqual({ peers: ['10.244.2.0/24', '10.244.3.0/24'], leftOut: [] })
+  })
+
+  test.each(['host-gw', 'wireguard', ''])('a lease of backend %j is incompatible, and named so', (backendType) => {
+    const { peers, leftOut } = select(altered(B, { backendType }), C)
+    expect(peers).toEqual(['10.244.3.0/24'])
+    expect(leftOut).toMatchObject([
+      { reason: 'incompatible-backend', detail: expect.stringMatching(/^incompatible: ./) },
+    ])
+    expect(leftOut[0]?.detail).toContain(backendType)
+  })
+
+  test.each<[string, Partial<LeaseAttributes>]>([
+    ['no data', { backendData: null }],
+    ['an empty MAC, as Windows nodes write first', { backendData: { VNI: 4096, VtepMAC: '' } }],
+    ['no IPv4 address', { publicIp: 0 }],
+  ])('a lease with %s costs only itself', (_, change) => {
+    const { peers, leftOut } = select(altered(B, change), C)
+    expect(peers).toEqual(['10.244.3.0/24'])
+    expect(leftOut).toMatchObject([{ reason: 'undecodable-data' }])
+  })
+
+  test.each(['10.244.1.0/24', '10.244.1.128/25', '10.244.0.0/22'])(
+    '%s of another node overlaps ours and is left out',
+    (subnet) => {
+      const { peers, leftOut } = select(OWN, peerLease(subnet, '192.0.2.9', '0a:00:00:00:00:09'))
+      expect(peers).toEqual([])
+      expect(leftOut).toMatchObject([{ reason: 'overlaps-own-subnet' }])
+    },
+  )
+
+  test('another lease with our own address is left out: we would send to ourselves', () => {
+    expect(select(OWN, altered(B, { publicIp: OWN.attributes.publicIp })).leftOut).toMatchObject([
+      { reason: 'own-address' },
+    ])
+  })
+
+  test('of two leases for one subnet the later revision wins, whatever the order', () => {
+    const later = altered(B, { publicIp: 7 }, 9)
+    for (const leases of [
+      [B, later],
+      [later, B],
+    ]) {
+      const { peers, leftOut } = selectPeers(leases, OWN, 'vxlan')
+      expect([peers, leftOut.map((one) => [one.lease, one.reason])]).toEqual([[later], [[B, 'superseded']]])
+    }
+  })
+
+  test('a smaller subnet inside a larger one stays: the longest prefix decides packet by packet', () => {
+    expect(select(B, peerLease('10.244.2.128/25', '192.0.2.3', '0a:00:00:00:00:03')).peers).toHaveLength(2)
+  })
+
+  test('every lease is a peer, left out, or our own; no peer overlaps our subnet; order does not matter', () => {
+    const lease = fc
+      .tuple(fc.integer({ min: 0, max: 5 }), fc.constantFrom(23, 24, 25), fc.integer({ min: 1, max: 3 }), fc.integer())
+      .map(([third, length, host, revision]) => {
+        return { ...peerLease(`10.244.${third}.0/${length}`, `192.0.2.${host}`, '0a:00:00:00:00:02'), revision }
+      })
+    fc.assert(
+      fc.property(fc.uniqueArray(lease, { selector: (one) => one.revision }), (leases) => {
+        const { peers, leftOut } = selectPeers(leases, OWN, 'vxlan')
+        const own = leases.filter(
+          (one) => one.attributes.publicIp === 0xc0000201 && formatPrefix(one.subnet) === '10.244.1.0/24',
+        )
+        expect(peers.length + leftOut.length + own.length).toBe(leases.length)
+        expect(peers.some((peer) => overlaps(peer.subnet, OWN.subnet))).toBe(false)
+        expect(new Set(peers.map((peer) => formatPrefix(peer.subnet))).size).toBe(peers.length)
+        expect(selectPeers([...leases].reverse(), OWN, 'vxlan').peers).toEqual(peers)
+      }),
+    )
+  })
+})
+
+test('an entry carries the address and MAC of its lease, and the port and VNI of the network', () => {
+  const foreignVni = altered(B, { backendData: { VNI: 77, VtepMAC: '0a-00-00-00-00-02' } })
+  expect(forwardingEntries([foreignVni], { port: 8472, vni: 1 })).toEqual([
+    {
+      prefix: B.subnet,
+      vtep: { underlayAddress: 0xc0000202, port: 8472, mac: parseMac('0a:00:00:00:00:02'), vni: 1 },
+    },
+  ])
+})

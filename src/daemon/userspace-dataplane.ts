@@ -107,8 +107,13 @@ export class UserspaceDataplane implements Dataplane {
 
   counters(): Readonly<Record<string, number>> {
     if (this.#worker === null || this.#local === null) return {}
-    const queueFull = transmitDropped(this.#local.deviceName)
-    return { ...this.#worker.counters.snapshot(), 'outbound.lost.tun-queue-full': queueFull }
+    const { 'socket.overflowed': overflowed = 0, ...counters } = this.#worker.counters.snapshot()
+    return {
+      ...counters,
+      // What the kernel lost before we read it: never part of "read", so not among the drops.
+      'outbound.lost.tun-queue-full': transmitDropped(this.#local.deviceName),
+      'inbound.lost.rx-queue-full': overflowed,
+    }
   }
 
   pendingPeers(): number {

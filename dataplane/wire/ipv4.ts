@@ -186,10 +186,12 @@ export function describe(buf: Uint8Array, at: number, end: number, partial = fal
   if (limit - at < HEADER_LEN) return describeFields('IPv4', FIELDS, buf, at, end)
   const fields = readFields(FIELDS, buf, at)
   const headerEnd = at + fields.headerWords * 4
-  const notes = describeFields('IPv4', FIELDS, buf, at, end, problemsOf(fields, buf, at, partial ? Infinity : limit))
+  const bytes = buf.subarray(0, limit)
+  const problems = problemsOf(fields, bytes, at, partial ? Infinity : limit)
+  const notes = describeFields('IPv4', FIELDS, buf, at, end, problems)
   return headerEnd <= at + HEADER_LEN
     ? notes
-    : [...notes, ...describeOptions('IPv4', OPTION_NAMES, buf.subarray(0, limit), at + HEADER_LEN, headerEnd)]
+    : [...notes, ...describeOptions('IPv4', OPTION_NAMES, bytes, at + HEADER_LEN, headerEnd)]
 }
 
 function problemsOf(

@@ -23,8 +23,8 @@ interface Stretch {
   readonly end: number
   /** Set by the IPv4 layer, or by nobody when the walk starts further in. */
   readonly carriage: Carriage | undefined
-  /** Inside the quote of an ICMP error, which ends where the router cut it. */
-  readonly quoted: boolean
+  /** The end is elsewhere, and that is no fault: the quote in an ICMP error, or what the first of several fragments holds. */
+  readonly cut: boolean
   readonly vxlanPort: number
 }
 
@@ -49,10 +49,10 @@ export function describeLayers(
   const view = new DataView(buf.buffer, buf.byteOffset, buf.byteLength)
   const notes: FieldNote[] = []
   let layer: Layer | null = first
-  let stretch: Stretch = { buf, view, at, end: limitOf(buf, end), carriage: undefined, quoted: false, vxlanPort }
+  let stretch: Stretch = { buf, view, at, end: limitOf(buf, end), carriage: undefined, cut: false, vxlanPort }
   while (layer !== null) {
     const described: Described = LAYERS[layer](stretch)
-    notes.push(...described.notes.filter((note) => !(stretch.quoted && note.problem === 'truncated')))
+    notes.push(...described.notes.filter((note) => !(stretch.cut && note.problem === 'truncated')))
     layer = described.next
     stretch = described.rest
   }
@@ -109,8 +109,8 @@ const LAYER_OF_PROTOCOL: Readonly<Record<number, Layer>> = {
 }
 
 function walkIpv4(stretch: Stretch): Described {
-  const { buf, view, at, end, quoted } = stretch
-  const notes = ipv4.describe(buf, at, end, quoted)
+  const { buf, view, at, end, cut } = stretch
+  const notes = ipv4.describe(buf, at, end, cut)
   const lost = { notes, next: null, rest: behind(stretch, ipv4.HEADER_LEN) }
   if (!holds(stretch, ipv4.HEADER_LEN)) return lost
   const headerBytes = ipv4.getHeaderBytes(view, at)
@@ -118,10 +118,11 @@ function walkIpv4(stretch: Stretch): Described {
   if (ipv4.getVersion(view, at) !== 4 || headerBytes < ipv4.HEADER_LEN || totalLength < headerBytes) return lost
   const packetEnd = Math.min(end, at + totalLength)
   const word = ipv4.getFragmentWord(view, at)
+  const fragment = (word & (ipv4.MORE_FRAGMENTS | ipv4.OFFSET_MASK)) !== 0
   const carriage = {
     source: ipv4.getSource(view, at),
     destination: ipv4.getDestination(view, at),
-    partial: quoted || packetEnd < at + totalLength || (word & (ipv4.MORE_FRAGMENTS | ipv4.OFFSET_MASK)) !== 0,
+    partial: fragment || cut || packetEnd < at + totalLength,
     pending: stretch.carriage?.pending === true,
   }
   // A later fragment has no transport header: its first bytes are payload.
@@ -129,16 +130,16 @@ function walkIpv4(stretch: Stretch): Described {
   return {
     notes: [...notes, ...describeRest(packetEnd, end, 'padding', 'bytes behind the end of the IPv4 packet')],
     next: later ? null : (LAYER_OF_PROTOCOL[ipv4.getProtocol(view, at)] ?? null),
-    rest: { ...behind({ ...stretch, end: packetEnd }, headerBytes), carriage },
+    rest: { ...behind({ ...stretch, end: packetEnd }, headerBytes), carriage, cut: cut || fragment },
   }
 }
 
 function walkIcmpv4(stretch: Stretch): Described {
-  const { buf, view, at, end, quoted } = stretch
+  const { buf, view, at, end } = stretch
   const notes = icmpv4.describe(buf, at, end, stretch.carriage?.partial === true)
   const rest = behind(stretch, icmpv4.HEADER_LEN)
-  const quotes = holds(stretch, icmpv4.HEADER_LEN) && icmpv4.isError(icmpv4.getType(view, at)) && !quoted
-  return quotes ? { notes, next: 'ipv4', rest: { ...rest, quoted: true } } : { notes, next: null, rest }
+  const quotes = holds(stretch, icmpv4.HEADER_LEN) && icmpv4.isError(icmpv4.getType(view, at))
+  return quotes ? { notes, next: 'ipv4', rest: { ...rest, cut: true } } : { notes, next: null, rest }
 }
 
 function walkTcp(stretch: Stretch): Described {
@@ -149,15 +150,15 @@ function walkTcp(stretch: Stretch): Described {
 }
 
 function walkUdp(stretch: Stretch): Described {
-  const { buf, view, at, end, quoted, vxlanPort } = stretch
+  const { buf, view, at, end, vxlanPort } = stretch
   const notes = udp.describe(buf, at, end, stretch.carriage)
-  const tunnel = holds(stretch, udp.HEADER_LEN) && udp.getDestinationPort(view, at) === vxlanPort && !quoted
+  const tunnel = holds(stretch, udp.HEADER_LEN) && udp.getDestinationPort(view, at) === vxlanPort
   return { notes, next: tunnel ? 'vxlan' : null, rest: behind(stretch, udp.HEADER_LEN) }
 }
 
 function walkVxlan(stretch: Stretch): Described {
-  const { buf, at, end } = stretch
-  const notes = vxlan.describe(buf, at, end)
+  const { buf, at, end, cut } = stretch
+  const notes = vxlan.describe(buf, at, end, cut)
   const frame = holds(stretch, vxlan.HEADER_LEN + ethernet.HEADER_LEN)
   return { notes, next: frame ? 'ethernet' : null, rest: { ...behind(stretch, vxlan.HEADER_LEN), carriage: undefined } }
 }

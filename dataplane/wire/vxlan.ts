@@ -80,12 +80,13 @@ export function emit(header: VxlanHeader, buf: Uint8Array, at: number): void {
   writeFields(FIELDS, header, buf, at)
 }
 
-export function describe(buf: Uint8Array, at: number, end: number): FieldNote[] {
+/** With `partial`, the header lies in a fragment or in the quote of an ICMP error: that no frame follows is no fault. */
+export function describe(buf: Uint8Array, at: number, end: number, partial = false): FieldNote[] {
   const available = limitOf(buf, end) - at
   if (available < HEADER_LEN) return describeFields('VXLAN', FIELDS, buf, at, end)
   const notes = describeFields('VXLAN', FIELDS, buf, at, end, problemsOf(readFields(FIELDS, buf, at)))
   const frameBytes = available - HEADER_LEN
-  if (frameBytes >= ETHERNET_HEADER_LEN) return notes
+  if (partial || frameBytes >= ETHERNET_HEADER_LEN) return notes
   const problem = `only ${frameBytes} bytes, and its header needs ${ETHERNET_HEADER_LEN}`
   const frame = { layer: 'VXLAN', name: 'frame', at: at + HEADER_LEN, length: frameBytes, value: '' }
   return [...notes, { ...frame, about: 'the inner Ethernet frame', problem }]

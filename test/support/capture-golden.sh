@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Captures the golden packets in test/golden/ from the kernel's own VXLAN device: two network namespaces, a veth pair as
 # the underlay that lets nobody else finish a checksum or merge a frame, and one pod-less host on each side.
+# Needs iproute2, ethtool, tcpdump, iputils-ping and netcat-openbsd.
 # Run by hand, as root, when a frame is to be added: bash test/support/capture-golden.sh
 set -euo pipefail
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"

@@ -2,6 +2,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { FieldNote } from '../../../dataplane/wire/field.ts'
+import * as icmpv4 from '../../../dataplane/wire/icmpv4.ts'
+import { finish, sumWords } from '../../../dataplane/wire/internet-checksum.ts'
+import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
 import { describeLayers, hexDump, type Layer } from '../../../dataplane/wire/layers.ts'
 import { GOLDEN_FRAMES, goldenFrame } from '../../support/golden-frames.ts'
 import { bytesFrom } from '../../support/hex-bytes.ts'
@@ -118,12 +121,37 @@ describe('what is wrong with a packet', () => {
   it('is nothing in the quote of an ICMP error, which ends early', () => {
     const frame = goldenFrame('vxlan-noudpcsum/icmp-port-unreachable')
     const message = frame.subarray(INNER_AT + 20, INNER_AT + 20 + 8 + 28).slice()
-    message.set([0, 0], 2)
-    const checksum = walk(message, 'icmpv4').find((note) => note.name === 'checksum')?.problem ?? ''
-    message.set(bytesFrom(checksum.slice(-4)), 2)
+    icmpv4.setChecksum(new DataView(message.buffer), 0, 0)
+    icmpv4.setChecksum(new DataView(message.buffer), 0, finish(sumWords(message, 0, message.length)))
     const notes = walk(message, 'icmpv4')
     expect(route(notes)).toBe('ICMP IPv4 UDP')
     expect(problems(notes)).toEqual([])
+  })
+
+  it('is nothing in the first fragment of a tunnel datagram: the inner packet goes on in the next', () => {
+    const frame = goldenFrame('vxlan-udpcsum/tcp-data')
+    for (const kept of [8, 16, 24, 48, 72, 80]) {
+      const first = frame.slice(0, 14 + 20 + kept)
+      const view = new DataView(first.buffer)
+      ipv4.setTotalLength(view, 14, 20 + kept)
+      ipv4.setFragmentWord(view, 14, ipv4.MORE_FRAGMENTS)
+      ipv4.setChecksum(view, 14, ipv4.computeChecksum(first, 14))
+      expect(problems(walk(first)), `${kept} bytes`).toEqual([])
+    }
+  })
+
+  it('is nothing in a tunnel packet that a router quotes, however little it quotes', () => {
+    const outer = goldenFrame('vxlan-udpcsum/tcp-data').subarray(14)
+    for (const quoted of [28, 36, 48, 60, outer.length]) {
+      const message = new Uint8Array(8 + quoted)
+      icmpv4.write(new DataView(message.buffer), 0, icmpv4.TYPE_UNREACHABLE, icmpv4.CODE_FRAGMENTATION_NEEDED, 1400)
+      message.set(outer.subarray(0, quoted), 8)
+      icmpv4.setChecksum(new DataView(message.buffer), 0, finish(sumWords(message, 0, message.length)))
+      const notes = walk(message, 'icmpv4')
+      expect(problems(notes), `${quoted} bytes`).toEqual([])
+      expect(value(notes, 'ICMP', 'mtu')).toEqual(['1400'])
+      expect(value(notes, 'UDP', 'destinationPort')).toEqual(['8472'])
+    }
   })
 
   it('is nothing where a virtio-net header says that the checksum is still to come, and is something where none does', () => {

@@ -1,3 +1,4 @@
+// The forwarding table against its obvious twin: a scan over all entries for the longest prefix.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodeForwardingTable, ForwardingTable, NO_ENTRY } from '../../../dataplane/forwarding/forwarding-table.ts'

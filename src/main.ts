@@ -22,8 +22,14 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 time limit, 4 da
 130 interrupted
 `
 
-/** The whole command line. `write` takes what goes to stderr. */
-export function program(write: (text: string) => void, exit: (code: number) => void): Command {
+/** Where text goes: data to stdout, everything else to stderr. */
+export interface Output {
+  out(text: string): void
+  err(text: string): void
+}
+
+/** The whole command line. `exit` receives the code of a command that has one of its own. */
+export function program(output: Output, exit: (code: number) => void): Command {
   const root = new Command('flannelette')
     .description('flannel with a userspace dataplane')
     .version(packageVersion())
@@ -35,39 +41,39 @@ export function program(write: (text: string) => void, exit: (code: number) => v
     command
       .exitOverride()
       .showSuggestionAfterError(true)
-      .configureOutput({ writeErr: write, outputError: (text) => write(oneLine(text)) })
+      .configureOutput({ writeOut: output.out, writeErr: output.err, outputError: (text) => output.err(oneLine(text)) })
   }
   return root
 }
 
 /** Runs one command line. Resolves with the exit code, or `undefined` when the command leaves it as it is. */
-export async function main(argv: readonly string[], write: (text: string) => void): Promise<number | undefined> {
+export async function main(argv: readonly string[], output: Output): Promise<number | undefined> {
   let code: number | undefined
   try {
     requireNode(process.versions.node)
-    const root = program(write, (given) => {
+    const root = program(output, (given) => {
       code = given
     })
     if (argv.length === 0) {
-      write(root.helpInformation())
+      output.err(root.helpInformation())
       return EXIT.usage
     }
     await root.parseAsync(argv, { from: 'user' })
     return code
   } catch (error) {
-    return report(error, write)
+    return report(error, output)
   }
 }
 
-function report(error: unknown, write: (text: string) => void): number {
+function report(error: unknown, { err }: Output): number {
   // Commander has already written its line; asking for help or the version is no failure.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
   if (error instanceof FlanneletteError) {
-    write(oneLine(`flannelette: ${error.oneLine}`))
+    err(oneLine(`flannelette: ${error.oneLine}`))
     return error.exitCode
   }
   const { message } = error as Error
-  write(oneLine(`flannelette: unexpected: ${message}; please report it together with the command`))
+  err(oneLine(`flannelette: unexpected: ${message}; please report it together with the command`))
   return EXIT.failed
 }
 
@@ -100,10 +106,11 @@ function packageVersion(): string {
 
 const script = process.argv[1]
 if (script !== undefined && realpathSync(script) === fileURLToPath(import.meta.url)) {
+  const output: Output = { out: (text) => process.stdout.write(text), err: (text) => process.stderr.write(text) }
   for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
-    process.on(event, (error: unknown) => process.exit(report(error, (text) => process.stderr.write(text))))
+    process.on(event, (error: unknown) => process.exit(report(error, output)))
   }
-  const code = await main(process.argv.slice(2), (text) => process.stderr.write(text))
+  const code = await main(process.argv.slice(2), output)
   // A daemon may still have timers and a worker: it ends here and now. Others end when their work does.
   if (code !== undefined) process.exit(code)
 }

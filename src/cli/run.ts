@@ -3,6 +3,7 @@ import { Command, Option } from 'commander'
 import { parsePublicIp, parseRenewMargin, type RunOptions } from '../config/options.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
+import { FlanneletteError } from '../errors.ts'
 
 const EXAMPLES = `Examples:
   flannelette run --store file:/run/flannelette/store
@@ -18,7 +19,7 @@ Exit codes:
 `
 
 interface Flags {
-  store: string
+  store?: string
   iface?: string
   publicIp?: number
   subnetFile: string
@@ -38,7 +39,7 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .description('run this node: take a lease, forward pod packets to the other nodes')
     .addHelpText('before', EXAMPLES)
     .addHelpText('after', EXITS)
-    .requiredOption('--store <store>', 'where leases live: file:DIR')
+    .option('--store <store>', 'where leases live: file:DIR')
     .option('--iface <name|address>', 'underlay interface (default: that of the default route)')
     .option('--public-ip <address>', 'address that peers send to (default: that of the interface)', parsePublicIp)
     .option('--subnet-file <path>', "this node's subnet and MTU, for CNI plugins", DEFAULT_SUBNET_FILE)
@@ -63,6 +64,12 @@ function choice(flags: string, about: string, choices: [string, ...string[]]): O
 }
 
 function toOptions(flags: Flags): RunOptions {
+  // Checked here and not by commander, which would complain of it before a misspelt flag.
+  if (flags.store === undefined) {
+    throw new FlanneletteError('usage', '--store is missing', {
+      remedy: 'say where leases live: --store file:DIRECTORY',
+    })
+  }
   return {
     store: flags.store,
     ...(flags.iface === undefined ? {} : { iface: flags.iface }),

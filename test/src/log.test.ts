@@ -1,0 +1,102 @@
+// Log lines: one event a line, in two forms, and repetitions counted instead of written.
+import { describe, expect, test } from 'vitest'
+import { createLog, type LogFormat, REPEAT_WINDOW_MS } from '../../src/log.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
+
+function make(format: LogFormat, terminal = false, level: 'info' | 'debug' = 'info') {
+  const clock = new VirtualClock()
+  const written: string[] = []
+  const log = createLog({ format, level, clock, terminal, sink: { write: (line) => written.push(line) } })
+  return { clock, written, log }
+}
+
+test('a JSON line has level, time, event, sentence and values', () => {
+  const { log, written } = make('json')
+  log.info('lease-acquired', 'lease 10.244.1.0/24 is ours', { revision: 7 })
+  expect(written).toHaveLength(1)
+  expect(written[0]).toMatch(/^[^\n]*\n$/)
+  expect(JSON.parse(written[0]!)).toEqual({
+    level: 'info',
+    time: '2026-01-01T00:00:00.000Z',
+    event: 'lease-acquired',
+    msg: 'lease 10.244.1.0/24 is ours',
+    revision: 7,
+  })
+})
+
+test('a text line says the same to people', () => {
+  const { log, written } = make('text')
+  log.warn('config-missing', 'waiting', { path: '/a b', tries: 2, list: [1] })
+  expect(written).toEqual(['2026-01-01T00:00:00.000Z WARN  config-missing waiting path="/a b" tries=2 list=[1]\n'])
+})
+
+test('auto is text on a terminal and JSON elsewhere', () => {
+  for (const [terminal, first] of [
+    [true, '2'],
+    [false, '{'],
+  ] as const) {
+    const { log, written } = make('auto', terminal)
+    log.info('ready', 'ready')
+    expect(written[0]?.[0]).toBe(first)
+  }
+})
+
+test('details are written only when asked for', () => {
+  const quiet = make('json')
+  const verbose = make('json', false, 'debug')
+  for (const { log } of [quiet, verbose]) log.debug('detail', 'detail')
+  expect([quiet.written.length, verbose.written.length]).toEqual([0, 1])
+})
+
+test('a line feed in a value cannot make a second line', () => {
+  for (const format of ['text', 'json'] as const) {
+    const { log, written } = make(format)
+    log.info('event', 'one', { value: 'a\nb' })
+    expect(written[0]?.trimEnd()).not.toContain('\n')
+  }
+})
+
+describe('a repeated warning', () => {
+  test('is written once, then counted, and the count comes at the end of the window', async () => {
+    const { log, written, clock } = make('json')
+    for (let round = 0; round < 419; round++) log.warn('store-call-failed', 'no answer')
+    expect(written).toHaveLength(1)
+    await clock.advance(REPEAT_WINDOW_MS)
+    expect(written).toHaveLength(2)
+    expect(JSON.parse(written[1]!)).toMatchObject({ repeated: 418, msg: 'no answer (418 more times within 60 s)' })
+  })
+
+  test('that comes once in a window is written as it is, with no count behind it', async () => {
+    const { log, written, clock } = make('json')
+    for (let round = 0; round < 3; round++) {
+      log.error('stop-failed', 'no answer')
+      await clock.advance(REPEAT_WINDOW_MS + 1)
+    }
+    expect(written).toHaveLength(3)
+    expect(written.join('')).not.toContain('repeated')
+  })
+
+  test('does not hide another one', () => {
+    const { log, written } = make('json')
+    log.warn('peer-left-out', 'no forwarding to a')
+    log.warn('peer-left-out', 'no forwarding to b')
+    log.error('peer-left-out', 'no forwarding to a')
+    expect(written).toHaveLength(3)
+  })
+
+  test('is not lost when the log closes', () => {
+    const { log, written, clock } = make('json')
+    log.warn('store-call-failed', 'no answer')
+    log.warn('store-call-failed', 'no answer')
+    log.close()
+    expect(JSON.parse(written[1]!)).toMatchObject({ repeated: 1 })
+    expect(clock.timers).toBe(0)
+  })
+
+  test('thousands of different ones are all written, in bounded memory', () => {
+    const { log, written, clock } = make('json')
+    for (let index = 0; index < 2000; index++) log.warn('odd', `number ${index}`)
+    expect(written).toHaveLength(2000)
+    expect(clock.timers).toBeLessThan(300)
+  })
+})

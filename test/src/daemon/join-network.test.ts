@@ -1,0 +1,195 @@
+// From nothing, or from what is remembered, to a lease: config, identity, restarts.
+import { writeFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { formatIpv4, formatMac, parseIpv4 } from '../../../dataplane/wire/address.ts'
+import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
+import { writeSubnetFile } from '../../../src/config/subnet-file.ts'
+import { randomMac } from '../../../src/daemon/join-network.ts'
+import { StateDirectory } from '../../../src/daemon/state-directory.ts'
+import { FlanneletteError } from '../../../src/errors.ts'
+import { vtepMacOf } from '../../../src/store/flannel-json.ts'
+import { CONFIG, ETH0, makeHost, started } from '../../support/agent-host.ts'
+import { peerLease } from '../../support/peer-lease.ts'
+
+const ENV_77 = 'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n'
+
+describe('a start', () => {
+  test('publishes the MAC that the device gets, locally administered and unicast', async () => {
+    const host = makeHost()
+    const { agent, dataplane } = await started(host)
+    const lease = host.shared.book().leases()[0]!
+    expect(vtepMacOf(lease.attributes)).toBe(dataplane.local!.mac)
+    expect(formatMac(agent.local!.mac)).toMatch(/^.[26ae]:/)
+    for (const draw of [0, 0.5, 0.999999]) expect(formatMac(randomMac(() => draw))).toMatch(/^.[26ae]:/)
+  })
+
+  test('waits for a config that is not there yet, ever less often, and goes on when it comes', async () => {
+    const host = makeHost(null)
+    const { agent } = host.boot()
+    const starting = agent.start()
+    await host.clock.advance(40_000)
+    // At 0, 1, 3, 7, 15 and 31 s.
+    expect(host.log.of('config-missing')).toHaveLength(6)
+    expect(host.env()).toBeNull()
+    host.shared.config = CONFIG
+    await host.clock.advance(30_000)
+    await starting
+    expect(agent.state).toBe('ready')
+  })
+
+  test.each([
+    ['an invalid network', '{"Network":"10.0.0.0/29"}', 'config-invalid', /Network/],
+    ['text that is no JSON', '{\n"Network"', 'config-invalid', /line 2/],
+    ['a backend that is not supported', '{"Network":"10.0.0.0/16"}', 'config-invalid', /"udp".*"vxlan" only/],
+    ['IPv6', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /EnableIPv6/],
+  ])('with %s fails in one line, without a lease, a device or a file', async (_, config, code, words) => {
+    const host = makeHost(config)
+    const { agent, dataplane } = host.boot()
+    const error = (await agent.start().catch((thrown: unknown) => thrown)) as FlanneletteError
+    expect([error.code, error.exitCode]).toEqual([code, 2])
+    expect(error.oneLine).toMatch(words)
+    expect(error.oneLine).not.toContain('\n')
+    expect([host.shared.book().leases(), dataplane.local, host.env()]).toEqual([[], null, null])
+  })
+
+  test('with a store that cannot be read and nothing kept fails with exit code 1', async () => {
+    const host = makeHost()
+    host.shared.setOutage('switched off')
+    await expect(host.boot().agent.start()).rejects.toMatchObject({ code: 'store-unreadable', exitCode: 1 })
+  })
+
+  test('waits for a subnet when all are taken, without a subnet.env, and takes the first that comes free', async () => {
+    const host = makeHost('{"Network":"10.0.0.0/28","Backend":{"Type":"vxlan"}}')
+    const others = ['10.0.0.4/30', '10.0.0.8/30', '10.0.0.12/30'].map((subnet, index) => {
+      return peerLease(subnet, `192.0.2.${index + 2}`, '0a:00:00:00:00:02')
+    })
+    host.shared.edit(() => others)
+    const { agent } = host.boot()
+    const starting = agent.start()
+    await host.clock.advance(10_000)
+    expect([agent.state, host.env()]).toEqual(['starting', null])
+    const attempts = host.log.of('lease-unavailable')
+    expect(attempts[0]?.message).toMatch(/10\.0\.0\.4-10\.0\.0\.12.*3 leases/)
+    expect(attempts.length).toBeLessThanOrEqual(4)
+    host.shared.edit(() => others.slice(1))
+    await host.clock.advance(30_000)
+    await starting
+    expect(formatPrefix(agent.local!.subnet)).toBe('10.0.0.4/30')
+  })
+})
+
+describe('identity', () => {
+  test('the given public address is published, while the socket keeps the interface address', async () => {
+    const host = makeHost()
+    const asked: unknown[] = []
+    const publicIp = parseIpv4('203.0.113.5')!
+    const selectUnderlay = async (wanted: unknown) => {
+      asked.push(wanted)
+      return ETH0
+    }
+    const { agent } = await started(host, { publicIp, iface: 'eth0', selectUnderlay })
+    expect(agent.local?.underlayAddress).toBe(ETH0.address)
+    expect(host.shared.book().leases()[0]?.attributes.publicIp).toBe(publicIp)
+    expect(asked).toEqual([{ publicIp, iface: 'eth0' }])
+  })
+
+  test('the log always says which interface and address, and how they were chosen', async () => {
+    const host = makeHost()
+    await started(host)
+    expect(host.log.of('underlay-chosen')).toEqual([
+      expect.objectContaining({
+        message: expect.stringMatching(/eth0.*192\.0\.2\.1/),
+        fields: { how: 'default route', publicIp: '192.0.2.1' },
+      }),
+    ])
+  })
+
+  test('a lease with our address is taken over with its subnet and MAC when nothing else is known', async () => {
+    const host = makeHost()
+    host.shared.edit(() => [peerLease('10.244.9.0/24', '192.0.2.1', '0e:00:00:00:00:77')])
+    const { agent } = await started(host)
+    expect([formatPrefix(agent.local!.subnet), formatMac(agent.local!.mac)]).toEqual([
+      '10.244.9.0/24',
+      '0e:00:00:00:00:77',
+    ])
+  })
+
+  test('the MAC of the state directory wins over that of the lease', async () => {
+    const host = makeHost()
+    host.shared.edit(() => [peerLease('10.244.9.0/24', '192.0.2.1', '0e:00:00:00:00:77')])
+    const state = new StateDirectory(`${host.directory}/state`, host.log)
+    state.prepare()
+    state.writeMac(0x0a_00_00_00_00_01)
+    const { agent } = await started(host)
+    expect(formatMac(agent.local!.mac)).toBe('0a:00:00:00:00:01')
+    expect(vtepMacOf(host.shared.book().leases()[0]!.attributes)).toBe(0x0a_00_00_00_00_01)
+  })
+
+  test('a subnet file whose subnet now belongs to another host gives us another one; theirs is untouched', async () => {
+    const host = makeHost()
+    const theirs = peerLease('10.244.1.0/24', '192.0.2.9', '0a:00:00:00:00:09')
+    host.shared.edit(() => [theirs])
+    const file = { network: parsePrefix('10.244.0.0/16')!, subnet: theirs.subnet, mtuBytes: 1450, ipMasq: false }
+    writeSubnetFile(host.subnetFile, file)
+    const { agent } = await started(host)
+    expect(formatPrefix(agent.local!.subnet)).not.toBe('10.244.1.0/24')
+    expect(host.shared.book().leases()).toContainEqual(theirs)
+    expect(host.log.of('previous-subnet-unavailable').map((line) => line.message)).toEqual([
+      expect.stringMatching(/192\.0\.2\.9.*192\.0\.2\.1\b/),
+    ])
+    expect(host.env()).toContain(formatIpv4(agent.local!.subnet.address + 1))
+  })
+})
+
+describe('a restart', () => {
+  test('gives the same subnet and MAC and the same bytes in subnet.env', async () => {
+    const host = makeHost()
+    const first = await started(host)
+    const before = host.env()
+    await first.agent.stop('keep')
+    expect(host.env()).toBe(before)
+    const second = await started(host)
+    expect(host.env()).toBe(before)
+    expect(second.agent.local).toEqual(first.agent.local)
+  })
+
+  test('after the lease expired gives the same subnet again when it is free', async () => {
+    const host = makeHost()
+    const first = await started(host)
+    await first.agent.stop('keep')
+    host.clock.suspend(48 * 3600_000)
+    expect(host.shared.book().leases()).toEqual([])
+    const second = await started(host)
+    expect(second.agent.local).toEqual(first.agent.local)
+  })
+
+  test('removes a subnet.env of another network before anything else', async () => {
+    const host = makeHost()
+    const file = {
+      network: parsePrefix('10.0.0.0/8')!,
+      subnet: parsePrefix('10.9.1.0/24')!,
+      mtuBytes: 1450,
+      ipMasq: false,
+    }
+    writeSubnetFile(host.subnetFile, file)
+    const { agent, dataplane } = host.boot()
+    dataplane.startFailures.push(new FlanneletteError('tun-unavailable', 'no /dev/net/tun'))
+    await expect(agent.start()).rejects.toMatchObject({ code: 'tun-unavailable' })
+    expect(host.env()).toBeNull()
+    expect(host.log.of('subnet-file-stale')).toHaveLength(1)
+  })
+
+  test('removes a subnet.env that contradicts the kept lease even while the store is still awaited', async () => {
+    const host = makeHost()
+    const first = await started(host)
+    await first.agent.stop('keep')
+    writeFileSync(host.subnetFile, ENV_77)
+    host.shared.config = null
+    const { agent } = host.boot()
+    const starting = agent.start().catch(() => {})
+    await host.clock.advance(2000)
+    expect(host.env()).toBeNull()
+    await agent.stop('keep')
+    await starting
+  })
+})

@@ -73,9 +73,15 @@ export function iperfText(result: IperfResult): string {
   const details =
     result.protocol === 'tcp'
       ? `${result.retransmits ?? 0} retransmits`
-      : `${result.lostPackets} of ${result.packets} datagrams lost`
+      : `${result.lostPackets} of ${result.packets} datagrams lost${overflowText(result)}`
   const rate = formatBitrate(result.bitsPerSecond)
   return `${result.from} to ${result.to}: ${result.protocol.toUpperCase()} ${rate} in ${result.seconds.toFixed(1)} s, ${details}\n`
+}
+
+/** Says that the way is not to blame. */
+function overflowText({ overflowedPackets, to }: IperfResult): string {
+  if (overflowedPackets === null || overflowedPackets === 0) return ''
+  return `, ${overflowedPackets} of them by a full socket buffer in ${to}`
 }
 
 /** What to do with a fresh lab, in words that can be pasted. */

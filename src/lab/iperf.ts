@@ -1,7 +1,7 @@
 // Throughput between two members of a lab, by iperf3: a one-off server in one namespace, a client in the other.
 import { spawn } from 'node:child_process'
 import { FlanneletteError } from '../errors.ts'
-import { attempt, commandFailure, inNamespace } from '../host/command.ts'
+import { attempt, commandFailure, inNamespace, run } from '../host/command.ts'
 import type { Endpoint } from './ping.ts'
 
 export interface IperfOptions {
@@ -31,6 +31,11 @@ export interface IperfResult {
   /** UDP only: datagrams sent, and those that did not arrive. */
   readonly packets: number | null
   readonly lostPackets: number | null
+  /**
+   * UDP only: how many of the lost ones the way did deliver, only to find the receiver's socket buffer full, because the
+   * receiving program did not get the processor in time.
+   */
+  readonly overflowedPackets: number | null
 }
 
 const DEFAULT_PORT = 5201
@@ -41,6 +46,7 @@ export async function iperf(from: Endpoint, to: Endpoint, options: IperfOptions 
   const port = options.port ?? DEFAULT_PORT
   const server = await startServer(to, port)
   try {
+    const overflowsBefore = await socketOverflows(to)
     const argv = clientCommand(to.address, port, options)
     const timeoutMs = ((options.seconds ?? 3) + 30) * 1000
     const result = await attempt(argv, { namespace: from.namespace, timeoutMs })
@@ -49,7 +55,10 @@ export async function iperf(from: Endpoint, to: Endpoint, options: IperfOptions 
       const said = report?.error === undefined ? result.stderr : report.error
       throw commandFailure(argv, { ...result, stderr: said }, from.namespace)
     }
-    return { from: from.name, to: to.name, ...summarize(report, options.udp === true) }
+    const summary = summarize(report, options.udp === true)
+    const overflows = (await socketOverflows(to)) - overflowsBefore
+    const overflowedPackets = summary.lostPackets === null ? null : Math.min(overflows, summary.lostPackets)
+    return { from: from.name, to: to.name, ...summary, overflowedPackets }
   } finally {
     server.end()
   }
@@ -93,6 +102,18 @@ function startServer(at: Endpoint, port: number): Promise<{ end(): void }> {
   })
 }
 
+/** Datagrams that found a full socket buffer in this namespace so far. */
+async function socketOverflows(at: Endpoint): Promise<number> {
+  return parseOverflows(await run(['cat', '/proc/net/snmp'], { namespace: at.namespace }))
+}
+
+/** `RcvbufErrors` of /proc/net/snmp: one line of names, then one of numbers, for each protocol. */
+export function parseOverflows(snmp: string): number {
+  const [names = '', values = ''] = snmp.split('\n').filter((line) => line.startsWith('Udp:'))
+  const column = names.split(' ').indexOf('RcvbufErrors')
+  return Number(values.split(' ')[column] ?? 0)
+}
+
 interface IperfSum {
   readonly seconds?: number
   readonly bytes?: number
@@ -117,7 +138,7 @@ export function parseReport(output: string): IperfReport | null {
 }
 
 /** The receiver's account. For UDP `sum` holds the receiver's losses beside the sender's rate, so the rate is cut by them. */
-export function summarize(report: IperfReport, udp: boolean): Omit<IperfResult, 'from' | 'to'> {
+export function summarize(report: IperfReport, udp: boolean): Omit<IperfResult, 'from' | 'to' | 'overflowedPackets'> {
   const { sum, sum_sent: sent, sum_received: received } = report.end ?? {}
   if (!udp) {
     return {

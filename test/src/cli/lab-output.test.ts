@@ -1,6 +1,13 @@
 // How the lab's results read, on terminals of every kind.
 import { describe, expect, test } from 'vitest'
-import { droppedPackets, invocation, pingMatrix, pingText, suggestions } from '../../../src/cli/lab-output.ts'
+import {
+  droppedPackets,
+  invocation,
+  iperfText,
+  pingMatrix,
+  pingText,
+  suggestions,
+} from '../../../src/cli/lab-output.ts'
 import { formatBitrate, mark, shown, table, terminalOf } from '../../../src/cli/table.ts'
 import type { LabReport } from '../../../src/lab/lab.ts'
 import { LAB_DEFAULTS, planLab } from '../../../src/lab/plan.ts'
@@ -80,6 +87,23 @@ test.each([
   [12_345_000_000_000, '12345 Gbit/s'],
 ])('%d bit/s reads %s', (bits, text) => {
   expect(formatBitrate(bits)).toBe(text)
+})
+
+test('datagrams that the receiver was too slow for are told from those lost on the way', () => {
+  const measured = {
+    from: 'a',
+    to: 'b',
+    protocol: 'udp',
+    seconds: 1,
+    bitsPerSecond: 1e8,
+    bytes: 1,
+    retransmits: null,
+  } as const
+  const udp = { ...measured, packets: 100, lostPackets: 3 }
+  expect(iperfText({ ...udp, overflowedPackets: 2 })).toBe(
+    'a to b: UDP 100 Mbit/s in 1.0 s, 3 of 100 datagrams lost, 2 of them by a full socket buffer in b\n',
+  )
+  expect(iperfText({ ...udp, overflowedPackets: 0 })).toMatch(/datagrams lost\n$/)
 })
 
 test('drops are summed over reasons and directions, and nothing else is', () => {

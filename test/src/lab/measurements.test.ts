@@ -1,6 +1,6 @@
 // What ping and iperf3 print, read back.
 import { describe, expect, test } from 'vitest'
-import { parseReport, summarize } from '../../../src/lab/iperf.ts'
+import { parseOverflows, parseReport, summarize } from '../../../src/lab/iperf.ts'
 import { parsePing } from '../../../src/lab/ping.ts'
 
 describe('ping’s closing lines', () => {
@@ -59,4 +59,10 @@ describe('an iperf3 report', () => {
     expect(parseReport('iperf3: error - unable to connect')).toBeNull()
     expect(summarize({}, false)).toMatchObject({ bitsPerSecond: 0, bytes: 0 })
   })
+})
+
+test('datagrams that found a full socket buffer are counted by the column’s name', () => {
+  const snmp =
+    'Ip: A B\nIp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors\nUdp: 10 0 7\nUdpLite: RcvbufErrors\nUdpLite: 9\n'
+  expect(parseOverflows(snmp)).toBe(7)
 })

@@ -228,7 +228,7 @@ export class Inbound {
     }
     if (state === CHECKSUM_PARTIAL) {
       this.#counters.add(PARTIAL, 1)
-      if (total > this.#settings.mtuBytes) {
+      if (total > this.#settings.mtuBytes || isSmallUdpTrain(protocol, total - ipBytes, segmentSize)) {
         this.#superPacket(id, inner, total, frameBytes, segmentSize)
         return
       }
@@ -299,4 +299,9 @@ export class Inbound {
     const found = entry === NO_ENTRY ? null : this.#table.entry(entry)
     sink.step({ kind: 'source-check', id, source, generation, entry: found })
   }
+}
+
+/** Datagrams of a pod's UDP_SEGMENT that are one packet yet although they fit the MTU together. */
+function isSmallUdpTrain(protocol: number, transportBytes: number, segmentSize: number): boolean {
+  return protocol === ipv4.PROTOCOL_UDP && segmentSize > 0 && transportBytes - udp.HEADER_LEN > segmentSize
 }

@@ -1,0 +1,84 @@
+// A lab around the tests of a file or a describe, and what tests ask of its daemons: their status once it holds what
+// happened just now, and whether their books balance.
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, expect } from 'vitest'
+import { DROP_REASON_NAMES } from '../../dataplane/index.ts'
+import type { DaemonStatus } from '../../src/daemon/status-file.ts'
+import { Lab } from '../../src/lab/lab.ts'
+import { hostFiles } from '../../src/lab/lab-state.ts'
+import type { LabOptions } from '../../src/lab/plan.ts'
+
+/** Longest wait for something that a daemon says once a second. */
+const STATUS_LIMIT_MS = 5000
+
+/** Brings a lab up before the tests around the call and takes it down after them. */
+export function labUnderTest(options: Partial<LabOptions> & { readonly name: string }): () => Lab {
+  let lab: Lab | null = null
+  beforeAll(async () => {
+    lab = await Lab.up(options)
+  })
+  afterAll(() => Lab.down(options.name))
+  return () => {
+    if (lab === null) throw new Error('the lab is not up yet')
+    return lab
+  }
+}
+
+export type DaemonCounters = Readonly<Record<string, number>>
+
+export function countersOf(lab: Lab, host: string): DaemonCounters {
+  return lab.host(host).status?.counters ?? {}
+}
+
+/** A counter, 0 when it is not there. */
+export function counter(lab: Lab, host: string, name: string): number {
+  return countersOf(lab, host)[name] ?? 0
+}
+
+/** Waits until the daemon's status, rewritten once a second, satisfies `check` (which throws until then). */
+export async function eventually(check: () => void, limitMs = STATUS_LIMIT_MS): Promise<void> {
+  await expect
+    .poll(
+      () => {
+        check()
+        return true
+      },
+      { timeout: limitMs, interval: 50 },
+    )
+    .toBe(true)
+}
+
+/** Read minus passed on minus dropped, over both directions: zero. */
+export function imbalanceOf(counters: DaemonCounters): { packets: number; bytes: number } {
+  const value = (name: string) => counters[name] ?? Number.NaN
+  const sum = (unit: 'packets' | 'bytes') =>
+    ['outbound', 'inbound'].reduce((total, way) => {
+      const dropped = `${way}.${unit === 'packets' ? 'dropped' : 'dropped-bytes'}`
+      const losses = DROP_REASON_NAMES.reduce((lost, reason) => lost + value(`${dropped}.${reason}`), 0)
+      return total + value(`${way}.${unit}.read`) - value(`${way}.${unit}.passed`) - losses
+    }, 0)
+  return { packets: sum('packets'), bytes: sum('bytes') }
+}
+
+/** Drop counters that grew from `before` to `after`, with how much: `inbound.dropped.vni-unknown` → 3. */
+export function newDrops(before: DaemonCounters, after: DaemonCounters): Record<string, number> {
+  const names = Object.keys(after).filter((name) => name.includes('.dropped.'))
+  const grown = names.map((name) => [name, (after[name] ?? 0) - (before[name] ?? 0)] as const)
+  return Object.fromEntries(grown.filter(([, more]) => more !== 0))
+}
+
+/** The daemon's log so far, one event a line. */
+export function logOf(lab: Lab, host: string): { readonly level: string; readonly event: string }[] {
+  const text = readFileSync(hostFiles(lab.name, host).log, 'utf8')
+  return text
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line))
+}
+
+/** What must outlive a daemon: its lease, its MAC and its subnet.env. */
+export function identityOf(lab: Lab, host: string): { subnet: string; mac: string; subnetFile: string } {
+  const status = lab.host(host).status as DaemonStatus
+  const subnetFile = readFileSync(hostFiles(lab.name, host).subnetFile, 'utf8')
+  return { subnet: status.lease?.subnet ?? '', mac: status.node?.mac ?? '', subnetFile }
+}

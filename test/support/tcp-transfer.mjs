@@ -1,0 +1,45 @@
+// Two ends of one TCP transfer of random-looking bytes, as programs for two pods:
+//
+//   tcp-transfer receive PORT              prints `listening`, then the digest of what came
+//   tcp-transfer send HOST PORT MEBIBYTES  prints the digest of what went
+//
+// A digest line is `BYTES SHA256`. Plain JavaScript, because pods run it as it is.
+import { createCipheriv, createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { connect, createServer } from 'node:net'
+
+const CHUNK = Buffer.alloc(1 << 20)
+const [verb, ...rest] = process.argv.slice(2)
+
+async function receive(port) {
+  const server = createServer().listen(port)
+  await once(server, 'listening')
+  console.log('listening')
+  const [socket] = await once(server, 'connection')
+  server.close()
+  const hash = createHash('sha256')
+  let bytes = 0
+  for await (const chunk of socket) {
+    hash.update(chunk)
+    bytes += chunk.length
+  }
+  console.log(`${bytes} ${hash.digest('hex')}`)
+}
+
+async function send(host, port, mebibytes) {
+  const socket = connect(port, host)
+  await once(socket, 'connect')
+  // A stream cipher over zeros: cheap, and no two stretches are alike.
+  const random = createCipheriv('aes-128-ctr', randomBytes(16), randomBytes(16))
+  const hash = createHash('sha256')
+  for (let sent = 0; sent < mebibytes; sent++) {
+    const chunk = random.update(CHUNK)
+    hash.update(chunk)
+    if (!socket.write(chunk)) await once(socket, 'drain')
+  }
+  socket.end()
+  await once(socket, 'close')
+  console.log(`${mebibytes * CHUNK.length} ${hash.digest('hex')}`)
+}
+
+await (verb === 'receive' ? receive(Number(rest[0])) : send(rest[0], Number(rest[1]), Number(rest[2])))

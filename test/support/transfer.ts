@@ -1,0 +1,48 @@
+// A TCP transfer from one member of a lab to another, and the digests of what went and what came.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { onTestFinished } from 'vitest'
+import { inNamespace } from '../../src/host/command.ts'
+import type { Lab } from '../../src/lab/lab.ts'
+import { ROOT } from './source-tree.ts'
+
+const PROGRAM = join(ROOT, 'test/support/tcp-transfer.mjs')
+const PORT = 7000
+
+export interface Transfer {
+  /** `BYTES SHA256` of both ends, once the transfer is over. */
+  readonly done: Promise<{ readonly sent: string; readonly received: string }>
+  /** Whether it still runs. */
+  isRunning(): boolean
+}
+
+/** Starts sending so many MiB and comes back when the receiver listens. Call inside a test. */
+export async function startTransfer(lab: Lab, from: string, to: string, mebibytes: number): Promise<Transfer> {
+  const receiver = program(lab.namespace(to), ['receive', PORT])
+  const received = lastLine(receiver)
+  await once(receiver.stdout!, 'data') // it says when it listens
+  const sender = program(lab.namespace(from), ['send', lab.endpoint(to).address, PORT, mebibytes])
+  let running = true
+  const done = Promise.all([lastLine(sender), received]).then(([sent, arrived]) => {
+    running = false
+    return { sent, received: arrived }
+  })
+  return { done, isRunning: () => running }
+}
+
+function program(namespace: string, words: readonly (string | number)[]): ChildProcess {
+  const argv = inNamespace(namespace, [process.execPath, PROGRAM, ...words.map(String)])
+  const child = spawn(argv[0]!, argv.slice(1), { stdio: ['ignore', 'pipe', 'inherit'] })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  return child
+}
+
+async function lastLine(child: ChildProcess): Promise<string> {
+  let text = ''
+  child.stdout!.on('data', (chunk) => {
+    text += chunk
+  })
+  await once(child, 'close')
+  return text.trimEnd().split('\n').at(-1) ?? ''
+}

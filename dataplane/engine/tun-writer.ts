@@ -78,12 +78,12 @@ export class TunWriter {
     } else {
       counters.drop('inbound', reasonForWriteErrno(-result), packets, frameBytes)
     }
-    if (this.sink !== null) this.#trace(this.sink, id, packets, frameBytes, Math.min(result, 0))
+    if (this.sink !== null) this.#trace(this.sink, id, packets, frameBytes, Math.max(-result, 0))
   }
 
-  #trace(sink: StepSink, id: number, packets: number, bytes: number, result: number): void {
+  #trace(sink: StepSink, id: number, packets: number, bytes: number, errno: number): void {
     const gsoType = virtioNet.getGsoType(this.#memory.view, this.#header)
     const gsoSize = virtioNet.getGsoSize(this.#memory.view, this.#header)
-    sink.step({ kind: 'tun-write', id, packets, bytes, gsoType, gsoSize, errno: -result })
+    sink.step({ kind: 'tun-write', id, packets, bytes, gsoType, gsoSize, errno })
   }
 }

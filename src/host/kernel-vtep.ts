@@ -7,7 +7,7 @@ import { systemClock } from '../clock.ts'
 import type { Dataplane, LocalVtep } from '../daemon/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
-import { batch, type IpTool } from './ip.ts'
+import { batchEach, type IpTool } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { ensureKernelDevice } from './kernel-vtep-device.ts'
 import { desiredRows, type PeerCommand, type PeerRow, planProgram, planRemoval } from './kernel-vtep-plan.ts'
@@ -84,7 +84,8 @@ export class KernelVtep implements Dataplane {
     await this.#tail
     if (mode === 'remove' && this.#options.tables === undefined) {
       const { namespace } = this.#options
-      await batch('ip', [`link delete dev ${this.#device}`], { namespace })
+      // Gone already is as good as removed.
+      await batchEach('ip', [`link delete dev ${this.#device}`], { namespace })
     }
   }
 

@@ -107,10 +107,11 @@ function notReady(lab: string, host: string, message: string): FlanneletteError 
   return new FlanneletteError('lab-state', `${message}: ${lastLine(hostFiles(lab, host).log) || 'it wrote no log'}`)
 }
 
-/** Last line of a daemon's log; empty when there is none. */
-export function lastLine(path: string): string {
+/** What a daemon's log ends with, as a sentence; empty when there is none. */
+function lastLine(path: string): string {
   try {
-    return readFileSync(path, 'utf8').trimEnd().split('\n').at(-1) ?? ''
+    const line = readFileSync(path, 'utf8').trimEnd().split('\n').at(-1) ?? ''
+    return line.startsWith('{') ? String((JSON.parse(line) as { readonly msg?: unknown }).msg) : line
   } catch {
     return ''
   }

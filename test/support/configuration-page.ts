@@ -1,0 +1,92 @@
+// Makes docs/configuration.md: prose from here, every flag from the command line's own definitions, so that the page
+// cannot fall behind.
+import type { Command, Option } from 'commander'
+import { labCommand } from '../../src/cli/lab.ts'
+import { runCommand } from '../../src/cli/run.ts'
+import { EXIT } from '../../src/errors.ts'
+
+const cell = (text: string): string => text.replaceAll('|', '\\|')
+
+function defaultOf({ defaultValue }: Option): string {
+  if (defaultValue === undefined || defaultValue === false) return ''
+  return Array.isArray(defaultValue) && defaultValue.length === 0 ? '' : `\`${String(defaultValue)}\``
+}
+
+function flagRow(option: Option): string {
+  const choices = option.argChoices === undefined ? '' : ` (${option.argChoices.map((one) => `\`${one}\``).join(', ')})`
+  return `| \`${cell(option.flags)}\` | ${defaultOf(option)} | ${cell(option.description)}${choices} |`
+}
+
+/** The flags of a command, and of the commands below it. */
+function flagTables(command: Command, prefix: string): string[] {
+  const name = `${prefix} ${command.name()}`
+  const words = command.registeredArguments.map((argument) =>
+    argument.required ? `<${argument.name()}>` : `[${argument.name()}]`,
+  )
+  const heading = [`### \`${[name, ...words].join(' ')}\``, '', `${command.description()}.`, '']
+  const rows = command.options.map(flagRow)
+  const table = rows.length === 0 ? [] : ['| flag | default | about |', '|---|---|---|', ...rows, '']
+  return [...heading, ...table, ...command.commands.flatMap((one) => flagTables(one, name))]
+}
+
+const EXIT_WORDS: Record<keyof typeof EXIT, string> = {
+  ok: 'done; for `run`: stopped by a signal',
+  failed: 'negative result, or the start failed; for `run` also: the lease went to another host',
+  usage: 'wrong usage or configuration',
+  timeout: 'time limit reached without a result',
+  unreachable: 'no daemon answers',
+  notPermitted: 'not permitted; the line names the capability',
+  interrupted: 'Ctrl-C',
+}
+
+const BEFORE = `# Configuration
+
+Flags, the network config, and the files that a node reads and writes.
+
+## Network config
+
+One JSON object per cluster, by flannel's rules: keys are matched without case, unknown keys are ignored, a CIDR is masked.
+With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at start; a mistake is reported with its place.
+
+| key | default | about |
+|---|---|---|
+| \`Network\` | required | the pod network, IPv4 CIDR |
+| \`SubnetLen\` | 24, or prefix + 2 for networks smaller than /22 | prefix length of each node's subnet, at most 30 |
+| \`SubnetMin\`, \`SubnetMax\` | second and last subnet of \`Network\` | first and last subnet that may be given out |
+| \`EnableIPv4\` | true | |
+| \`EnableIPv6\` | false | true is refused: this version carries IPv4 |
+| \`Backend.Type\` | \`udp\`, as flannel has it | this version runs \`vxlan\`: name it |
+| \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
+| \`Backend.Port\` | 8472 | UDP port, equal on all nodes |
+| \`Backend.MTU\` | the interface's | MTU of the **underlay**; the overlay gets 50 bytes less |
+
+\`\`\`json
+{ "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }
+\`\`\`
+
+## Files
+
+| file | what |
+|---|---|
+| \`/run/flannel/subnet.env\` (\`--subnet-file\`) | \`FLANNEL_NETWORK\`, \`FLANNEL_SUBNET\`, \`FLANNEL_MTU\`, \`FLANNEL_IPMASQ\`: for CNI plugins and container engines. Written when the node forwards; one that tells of another subnet is removed first |
+| \`/var/lib/flannelette/\` (\`--state-dir\`) | MAC of the VTEP, own lease, last peers; \`status.json\`, rewritten when it changes; \`api.sock\`, the local socket |
+| \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |
+
+Two nodes on one host need their own \`--subnet-file\`, \`--state-dir\` and VNI.
+
+## Exit codes
+
+| code | means |
+|---|---|
+`
+
+/** The whole page. */
+export function configurationPage(): string {
+  const codes = Object.entries(EXIT).map(([name, code]) => `| ${code} | ${EXIT_WORDS[name as keyof typeof EXIT]} |`)
+  const run = runCommand(
+    async () => 0,
+    () => {},
+  )
+  const flags = [...flagTables(run, 'flannelette'), ...flagTables(labCommand(), 'flannelette')]
+  return `${BEFORE}${codes.join('\n')}\n\n## Commands\n\n${flags.join('\n').trimEnd()}\n`
+}

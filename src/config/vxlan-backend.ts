@@ -31,9 +31,7 @@ export function vxlanBackend(config: NetworkConfig): VxlanBackend {
     const mtu = fields.integer('MTU', 0)
     if (vni < 1 || vni > 0xffffff) throw fields.refusal('VNI', 'must be 1 to 16777215')
     if (port < 1 || port > 65535) throw fields.refusal('Port', 'must be 1 to 65535')
-    if (mtu !== 0 && (mtu < 576 || mtu > 65535)) {
-      throw fields.refusal('MTU', "must be 576 to 65535 (the underlay's MTU), or left out")
-    }
+    if (mtu < 0 || mtu > 65535) throw fields.refusal('MTU', "must be the underlay's MTU, at most 65535, or left out")
     if (fields.boolean('GBP', false)) {
       throw fields.refusal('GBP', 'is not supported yet: packets with a policy mark would be lost; set it to false')
     }

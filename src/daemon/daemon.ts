@@ -30,10 +30,11 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   })
   const signals = new SignalWait()
   const dataplane = createDataplane(options, log)
+  const state = new StateDirectory(options.stateDirectory, log)
   const agent = new NodeAgent({
     store: openStore(options.store, log, clock),
     dataplane,
-    state: new StateDirectory(options.stateDirectory, log),
+    state,
     clock,
     log,
     random: Math.random,
@@ -43,6 +44,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     subnetFile: options.subnetFile,
     renewMarginMs: options.renewMarginMinutes * 60_000,
   })
+  await state.claim()
   const status = new StatusFile(options.stateDirectory, clock, () => statusOf(agent, dataplane, clock))
   const api = new ApiServer(options.stateDirectory, dataplane instanceof UserspaceDataplane ? dataplane : null)
   try {

@@ -1,6 +1,6 @@
 // From leases to what the dataplane forwards by. Pure: the same leases give the same peers in the same order.
 
-import { type ForwardingEntry, formatIpv4, overlaps, samePrefix } from '../../dataplane/index.ts'
+import { containsAddress, type ForwardingEntry, formatIpv4, overlaps, samePrefix } from '../../dataplane/index.ts'
 import { inAddressOrder } from '../lease/diff.ts'
 import type { Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
@@ -11,6 +11,7 @@ export type LeftOutReason =
   | 'undecodable-data'
   | 'overlaps-own-subnet'
   | 'own-address'
+  | 'address-inside-overlay'
   | 'superseded'
 
 export interface LeftOutPeer {
@@ -76,6 +77,10 @@ function whyNot(lease: Lease, own: Lease, backendType: string): Omit<LeftOutPeer
     return { reason: 'own-address', detail: 'it carries our own public address' }
   }
   if (overlaps(lease.subnet, own.subnet)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own subnet' }
+  if ([lease.subnet, own.subnet].some((subnet) => containsAddress(subnet, attributes.publicIp))) {
+    // What is sent there would be encapsulated again, without end.
+    return { reason: 'address-inside-overlay', detail: 'its public address lies inside a pod subnet' }
+  }
   if (attributes.publicIp === 0) return { reason: 'undecodable-data', detail: 'it has no IPv4 address' }
   if (vtepMacOf(attributes) === null) return { reason: 'undecodable-data', detail: 'it has no usable VtepMAC' }
   return null

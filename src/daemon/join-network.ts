@@ -1,5 +1,5 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
-import { formatIpv4, formatMac, formatPrefix, type Ipv4Prefix } from '../../dataplane/index.ts'
+import { containsAddress, formatIpv4, formatMac, formatPrefix, type Ipv4Prefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
 import { readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
@@ -40,6 +40,10 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   forgetStaleFile(subnetFile, config.network, null, options)
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
+  if (containsAddress(config.network, underlay.address)) {
+    const [address, network] = [formatIpv4(underlay.address), formatPrefix(config.network)]
+    log.warn('network-overlaps-underlay', `our own address ${address} lies inside the overlay network ${network}`)
+  }
   const granted = await obtainLease({ options, kept, config, vxlan, publicIp, outage, signal })
   forgetStaleFile(subnetFile, config.network, granted.lease.subnet, options)
   if (granted.confirmed) {

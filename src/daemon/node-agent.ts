@@ -14,7 +14,7 @@ import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { chooseMtu } from '../config/mtu.ts'
 import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
 import { vxlanDeviceName } from '../config/vxlan-backend.ts'
-import type { FlanneletteError } from '../errors.ts'
+import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
@@ -22,6 +22,9 @@ import type { AgentOptions, AgentState } from './agent-options.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { PeerUpdates } from './peer-updates.ts'
+
+/** Every IPv4 host must take packets of this size, RFC 791 section 3.1. */
+const SMALLEST_MTU_BYTES = 576
 
 export class NodeAgent {
   readonly #options: AgentOptions
@@ -103,6 +106,10 @@ export class NodeAgent {
     const { lease, config, vxlan, underlay } = joined
     const mtu = chooseMtu('vxlan', underlay.mtuBytes, vxlan.mtuBytes)
     const { log } = this.#options
+    if (mtu.overlayBytes < SMALLEST_MTU_BYTES) {
+      const message = `the underlay leaves too little for packets: ${mtu.how}`
+      throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
+    }
     log.info('mtu-chosen', `MTU of the overlay: ${mtu.how}`)
     if (mtu.warning !== null) log.warn('mtu-too-large', mtu.warning)
     return {

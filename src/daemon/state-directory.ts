@@ -7,10 +7,14 @@ import { writeFileAtomically } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { holdFileLock } from '../store/file-lock.ts'
 import { formatSubnetKey, parseSubnetKey } from '../store/flannel-json.ts'
 import { formatLeaseFile, parseLeaseFile } from '../store/lease-files.ts'
 
 export const DEFAULT_STATE_DIRECTORY = '/var/lib/flannelette'
+
+/** A daemon that was just told to stop may still be at it. */
+const CLAIM_PATIENCE_MS = 2000
 
 /** The own lease and the raw network config that it belongs to. */
 export interface KeptLease {
@@ -40,6 +44,17 @@ export class StateDirectory {
       const message = `state directory ${this.path} cannot be made: ${(error as Error).message}`
       throw new FlanneletteError('usage', message, { remedy: 'choose another with --state-dir', cause: error })
     }
+  }
+
+  /**
+   * Makes the directory ours until the process ends: two daemons with one identity would take each other's lease.
+   * @throws FlanneletteError `device-busy` when another daemon has it
+   */
+  async claim(): Promise<void> {
+    this.prepare()
+    if ((await holdFileLock(`${this.path}/lock`, CLAIM_PATIENCE_MS)) !== null) return
+    const message = `another daemon runs with state directory ${this.path}`
+    throw new FlanneletteError('device-busy', message, { remedy: 'stop it first, or choose another with --state-dir' })
   }
 
   readMac(): number | null {

@@ -15,19 +15,29 @@ const flock = koffi.load('libc.so.6').func('int flock(int fd, int operation)') a
 const RETRY_MS = 5
 
 /**
- * Runs `work`, which must not wait for anything, while holding the lock on `path` (made when missing). Returns `null`
- * when somebody else held it for the whole of `patienceMs`.
+ * Takes the lock on `path` (made when missing) until the returned function is called or the process ends, however it
+ * ends. `null` when somebody else held it for the whole of `patienceMs`.
  */
-export async function withFileLock<T>(path: string, patienceMs: number, work: () => T): Promise<{ value: T } | null> {
+export async function holdFileLock(path: string, patienceMs: number): Promise<(() => void) | null> {
   const fd = openSync(path, 'a', 0o644)
-  try {
-    const giveUpAt = performance.now() + patienceMs
-    while (flock(fd, LOCK_EX | LOCK_NB) !== 0) {
-      if (performance.now() > giveUpAt) return null
-      await pause(RETRY_MS)
+  const giveUpAt = performance.now() + patienceMs
+  while (flock(fd, LOCK_EX | LOCK_NB) !== 0) {
+    if (performance.now() > giveUpAt) {
+      closeSync(fd)
+      return null
     }
+    await pause(RETRY_MS)
+  }
+  return () => closeSync(fd)
+}
+
+/** Runs `work`, which must not wait for anything, while holding the lock. `null` as above. */
+export async function withFileLock<T>(path: string, patienceMs: number, work: () => T): Promise<{ value: T } | null> {
+  const release = await holdFileLock(path, patienceMs)
+  if (release === null) return null
+  try {
     return { value: work() }
   } finally {
-    closeSync(fd)
+    release()
   }
 }

@@ -31,7 +31,7 @@ test.each([
   ['VNI', '1'],
   ['Port', 65536],
   ['Port', -1],
-  ['MTU', 500],
+  ['MTU', 65536],
   ['MTU', -1],
   ['GBP', true],
 ])('%s %j is refused by name', (field, value) => {

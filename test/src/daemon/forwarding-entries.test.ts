@@ -59,6 +59,14 @@ describe('selectPeers', () => {
     ])
   })
 
+  test.each(['10.244.2.7', '10.244.1.7'])(
+    'a lease whose address %s is that of a pod is left out: it would loop',
+    (address) => {
+      const { peers, leftOut } = select(OWN, peerLease('10.244.2.0/24', address, '0a:00:00:00:00:02'))
+      expect([peers, leftOut.map((one) => one.reason)]).toEqual([[], ['address-inside-overlay']])
+    },
+  )
+
   test('of two leases for one subnet the later revision wins, whatever the order', () => {
     const later = altered(B, { publicIp: 7 }, 9)
     for (const leases of [

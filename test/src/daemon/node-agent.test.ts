@@ -213,6 +213,16 @@ describe('a stop', () => {
   })
 })
 
+test('an underlay whose MTU leaves no room is refused before a device is made', async () => {
+  const host = makeHost('{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","MTU":600}}')
+  const { agent, dataplane } = host.boot()
+  await expect(agent.start()).rejects.toMatchObject({
+    code: 'interface-unsuitable',
+    message: expect.stringContaining('underlay 600 − overhead 50 = 550'),
+  })
+  expect([dataplane.local, host.env()]).toEqual([null, null])
+})
+
 test('the MTU of the config is the underlay MTU, the same on device, file and log', async () => {
   const host = makeHost('{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","MTU":1420}}')
   const { dataplane } = await started(host)

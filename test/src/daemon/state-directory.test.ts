@@ -1,6 +1,7 @@
 // What a node remembers across restarts, and how it survives rubbish in its memory.
+import { execFile } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { RecordingLog } from '../../support/recording-log.ts'
@@ -60,6 +61,21 @@ test('a file that cannot be written is warned about and stops nothing', () => {
   mkdirSync(`${path}/mac/occupied`, { recursive: true })
   state.writeMac(1)
   expect(log.of('state-unwritable')).toHaveLength(1)
+})
+
+test('a second daemon with the same directory is refused, until the first one is gone', async () => {
+  const { path, state } = make()
+  const script = 'exec 9>>"$0/lock"; flock 9; echo held; read line'
+  const first = execFile('sh', ['-c', script, path])
+  onTestFinished(() => void first.kill('SIGKILL'))
+  await new Promise((resolve) => first.stdout?.once('data', resolve))
+  await expect(state.claim()).rejects.toMatchObject({
+    code: 'device-busy',
+    exitCode: 1,
+    oneLine: expect.stringMatching(new RegExp(`${path}.*--state-dir`)),
+  })
+  first.kill('SIGKILL')
+  await state.claim()
 })
 
 test('a directory that cannot be made is an error with a remedy', () => {

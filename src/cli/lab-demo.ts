@@ -37,7 +37,10 @@ export function demoCommand(): Command {
 async function runDemo(flags: DemoFlags): Promise<number> {
   const signal = interruption()
   const say = (line: string) => void process.stderr.write(`${line}\n`)
-  const lab = await Lab.up({ name: flags.name, hosts: 3, pods: 2, kernel: ['host2'] }, { progress: say, signal })
+  const lab = await Lab.up(
+    { name: flags.name, hosts: 3, pods: 2, kernel: ['host2'] },
+    { progress: say, signal, owned: true },
+  )
   let worked = false
   let toured = false
   try {

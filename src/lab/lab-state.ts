@@ -30,6 +30,8 @@ export interface LabState {
   readonly phase: 'starting' | 'up'
   /** The command that is, or was, bringing it up. */
   readonly starter: ProcessIdentity
+  /** Whether the lab is meant to go with its starter; without it, it is a leftover. */
+  readonly owned: boolean
   readonly options: LabOptions
   readonly switchNamespace: string | null
   readonly hosts: readonly LabHost[]

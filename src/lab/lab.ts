@@ -31,6 +31,8 @@ export interface UpContext {
   readonly progress?: Progress
   /** Stops the start; what was built is removed again. */
   readonly signal?: AbortSignal
+  /** The calling process takes the lab down itself; if it dies before, the next lab of that name clears it away. */
+  readonly owned?: boolean
 }
 
 /** A host as `status` shows it. */
@@ -72,6 +74,7 @@ export class Lab {
       name: whole.name,
       phase: 'starting',
       starter: identify(process.pid) ?? { pid: process.pid, startTicks: 0 },
+      owned: context.owned === true,
       options: whole,
       switchNamespace: plan.switchNamespace,
       hosts: [],

@@ -50,6 +50,7 @@ export async function occupancy(name: string): Promise<Occupancy> {
     if (isAlive(state.starter)) return { kind: 'starting' }
     return { kind: 'leftover', why: 'its start was interrupted' }
   }
+  if (state.owned && !isAlive(state.starter)) return { kind: 'leftover', why: 'the command that held it is gone' }
   const missing = [...state.hosts, ...state.pods].filter((member) => !namespaces.has(member.namespace))
   if (missing.length > 0) return { kind: 'leftover', why: `${missing.length} of its namespaces are gone` }
   const dead = state.hosts.filter(({ daemon }) => daemon !== null && !isAlive(daemon))

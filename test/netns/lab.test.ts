@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { FlanneletteError } from '../../src/errors.ts'
+import { attempt } from '../../src/host/command.ts'
 import { Lab } from '../../src/lab/lab.ts'
 import { labFiles } from '../../src/lab/lab-state.ts'
 import { existingNamespaces } from '../../src/lab/namespaces.ts'
@@ -149,6 +150,20 @@ describe('a lab goes without a trace', () => {
     expect(await second.ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 })
     const strayed = first.hosts.filter((host) => existsSync(`/proc/${host.daemon?.pid}`))
     expect(strayed).toEqual([])
+  })
+
+  test('when the command that was to take it down was killed', async () => {
+    onTestFinished(async () => void (await Lab.down('orphan')))
+    const script = `import { Lab } from '${new URL('../../dist/src/lab/lab.js', import.meta.url).href}'
+      await Lab.up({ name: 'orphan', hosts: 1, pods: 0, kernel: ['host1'] }, { owned: true })
+      process.kill(process.pid, 'SIGKILL')`
+    const killed = await attempt([process.execPath, '--input-type=module', '-e', script])
+    expect(killed.exitCode).toBe(137)
+    const first = Lab.open('orphan').host('host1').daemonPid
+    const lines: string[] = []
+    await Lab.up({ name: 'orphan', ...KERNEL }, { progress: (line) => lines.push(line) })
+    expect(lines[0]).toContain('the command that held it is gone')
+    expect(existsSync(`/proc/${first}`)).toBe(false)
   })
 
   test('and leaves another lab, whose name starts alike, alone', async () => {

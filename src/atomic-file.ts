@@ -1,5 +1,15 @@
 // Files that others read while we write them: a reader sees the old content or the new one, never half of it.
-import { closeSync, fchmodSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  fchmodSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
 import { dirname } from 'node:path'
 
 export interface AtomicWriteOptions {
@@ -22,7 +32,7 @@ export function writeFileAtomically(path: string, content: string, options: Atom
   try {
     const fd = openSync(temporary, 'wx', options.mode)
     try {
-      writeSync(fd, content)
+      writeFileSync(fd, content)
       fchmodSync(fd, options.mode)
       if (options.durable) fsyncSync(fd)
     } finally {
@@ -33,6 +43,16 @@ export function writeFileAtomically(path: string, content: string, options: Atom
   } catch (error) {
     rmSync(temporary, { force: true })
     throw error
+  }
+}
+
+/**
+ * Removes what writers that were killed left half-made in a directory. Only where no other writer can be at work: under
+ * a lock that all of them take.
+ */
+export function sweepTemporaryFiles(directory: string): void {
+  for (const name of readdirSync(directory)) {
+    if (/^\.\d+-\d+\.tmp$/.test(name)) rmSync(`${directory}/${name}`, { force: true })
   }
 }
 

@@ -3,7 +3,7 @@
 // replaced whole; one that cannot be read is warned about and counts as absent.
 import { mkdirSync, readFileSync } from 'node:fs'
 import { formatMac, parseMac } from '../../dataplane/index.ts'
-import { writeFileAtomically } from '../atomic-file.ts'
+import { sweepTemporaryFiles, writeFileAtomically } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
@@ -52,7 +52,7 @@ export class StateDirectory {
    */
   async claim(): Promise<void> {
     this.prepare()
-    if ((await holdFileLock(`${this.path}/lock`, CLAIM_PATIENCE_MS)) !== null) return
+    if ((await holdFileLock(`${this.path}/lock`, CLAIM_PATIENCE_MS)) !== null) return sweepTemporaryFiles(this.path)
     const message = `another daemon runs with state directory ${this.path}`
     throw new FlanneletteError('device-busy', message, { remedy: 'stop it first, or choose another with --state-dir' })
   }

@@ -8,7 +8,7 @@
 //
 // A reader needs no lock: each file is replaced whole. A file without a second line is a reservation that never expires.
 import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { writeFileAtomically } from '../atomic-file.ts'
+import { sweepTemporaryFiles, writeFileAtomically } from '../atomic-file.ts'
 import type { Clock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
@@ -112,9 +112,11 @@ export class FileStore implements LeaseStore {
 
   /** The revision first: after a crash in between a number is skipped, never given out twice. */
   #write(revision: number, changes: readonly LeaseChange[]): void {
+    sweepTemporaryFiles(this.#directory)
+    sweepTemporaryFiles(`${this.#directory}/subnets`)
+    // The flush of the lease file below takes the revision along on most file systems; no daemon survives a power cut.
+    writeFileAtomically(`${this.#directory}/revision`, `${revision}\n`, { mode: 0o644, durable: false })
     const options = { mode: 0o644, durable: true }
-    writeFileAtomically(`${this.#directory}/revision`, `${revision}\n`, options)
-    this.#files.sweep()
     for (const change of changes) {
       const path = `${this.#directory}/subnets/${change.key}`
       if (change.type === 'put') writeFileAtomically(path, this.#files.format(change.lease), options)

@@ -1,6 +1,6 @@
 // The lease files of the file store. One bad file never costs the others: it is warned about once, and the last good
 // content of that file stays valid until it expires or the file is gone.
-import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import type { Ipv4Prefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import { parseJson } from '../config/json-document.ts'
@@ -85,13 +85,6 @@ export class LeaseFiles {
     }
   }
 
-  /** Removes what writers that died left half-made. Only under the store's lock: there a temporary file has no owner. */
-  sweep(): void {
-    for (const name of listNames(this.#directory, true)) {
-      if (name.startsWith('.')) rmSync(`${this.#directory}/${name}`, { force: true })
-    }
-  }
-
   #readOne(name: string): KnownFile | null {
     const path = `${this.#directory}/${name}`
     const before = this.#known.get(name)
@@ -136,9 +129,9 @@ function readBootId(): string {
   return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()
 }
 
-function listNames(directory: string, hidden = false): string[] {
+function listNames(directory: string): string[] {
   try {
-    return readdirSync(directory).filter((name) => hidden || !name.startsWith('.'))
+    return readdirSync(directory).filter((name) => !name.startsWith('.'))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
     throw error

@@ -149,8 +149,10 @@ describe('lease files', () => {
   test('half-made files of writers that died are swept away by the next writer', async () => {
     const { open, directory, fileOf } = make()
     writeFileSync(fileOf('.99999-1.tmp'), '{"Pub')
+    writeFileSync(`${directory}/.99999-2.tmp`, '7')
     await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
     expect(readdirSync(`${directory}/subnets`)).toEqual(['10.244.6.0-24'])
+    expect(readdirSync(directory).sort()).toEqual(['config', 'lock', 'revision', 'subnets'])
   })
 })
 

@@ -51,7 +51,7 @@ export class FileStore implements LeaseStore {
     try {
       return readFileSync(path, 'utf8')
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw this.#unreadable(error)
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw this.#asStoreError(error)
       const example = `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}`
       const remedy = `write one, for example: echo '${example}' > ${path}`
       throw new FlanneletteError('config-missing', `there is no network config at ${path}`, { remedy, retryable: true })
@@ -105,9 +105,9 @@ export class FileStore implements LeaseStore {
       })
       if (done !== null) return done.value
     } catch (error) {
-      throw error instanceof FlanneletteError ? error : this.#unreadable(error)
+      throw this.#asStoreError(error)
     }
-    throw this.#unreadable(new Error(`another process held ${this.#directory}/lock for ${LOCK_PATIENCE_MS / 1000} s`))
+    throw this.#unreadable(`another process held its lock for ${LOCK_PATIENCE_MS / 1000} s`)
   }
 
   /** The revision first: after a crash in between a number is skipped, never given out twice. */
@@ -132,7 +132,7 @@ export class FileStore implements LeaseStore {
       const { leases, blocked } = this.#files.read()
       return new LeaseBook(leases, this.#readRevision(), this.#options.clock.wallMs(), blocked)
     } catch (error) {
-      throw this.#unreadable(error)
+      throw this.#asStoreError(error)
     }
   }
 
@@ -149,19 +149,21 @@ export class FileStore implements LeaseStore {
     try {
       if (statSync(this.#directory).isDirectory()) return
     } catch (error) {
-      throw this.#unreadable(error)
+      throw this.#asStoreError(error)
     }
-    throw this.#unreadable(new Error('it is not a directory'))
+    throw this.#unreadable('it is not a directory')
   }
 
-  #unreadable(cause: unknown): FlanneletteError {
-    const { code, message, path } = cause as NodeJS.ErrnoException
-    const why = code === 'ENOENT' ? `${path ?? 'it'} does not exist` : message
+  /** What the file system says becomes an error for people; a mistake of ours stays what it is. */
+  #asStoreError(error: unknown): unknown {
+    const { code, message, path } = error as NodeJS.ErrnoException
+    if (error instanceof FlanneletteError || code === undefined) return error
+    return this.#unreadable(code === 'ENOENT' ? `${path ?? 'it'} does not exist` : message, error)
+  }
+
+  #unreadable(why: string, cause?: unknown): FlanneletteError {
+    const message = `store ${this.name} cannot be used: ${why}`
     const remedy = 'make the directory with a file "config" in it, or correct --store'
-    return new FlanneletteError('store-unreadable', `store ${this.name} cannot be used: ${why}`, {
-      remedy,
-      retryable: true,
-      cause,
-    })
+    return new FlanneletteError('store-unreadable', message, { remedy, retryable: true, cause })
   }
 }

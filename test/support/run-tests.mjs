@@ -4,7 +4,7 @@
 //
 // `--root` runs the *.test.mjs of another folder with Vitest's globals, for the tests of this very file.
 //
-// The whole run lives in its own network, process and mount namespace (unshare), with its own /run/netns: tests cannot
+// The whole run lives in its own network, process and mount namespace (unshare), with its own /run: tests cannot
 // touch the machine's network, two runs cannot disturb each other, whatever a test left behind is plainly visible at
 // the end (and fails the run), and all of it goes away with the first process of the namespace, also when the time
 // limit strikes. Plain JavaScript, because it runs before anything is known to work.
@@ -51,10 +51,10 @@ async function outside() {
     options.projects = options.projects.filter((name) => name === 'unit')
     return await inside({ leftOut: ['netns: needs root and the right to make namespaces'] })
   }
+  // All of /run: a mount on a directory in it would vanish when somebody outside removes that directory.
   // bash is process 1 of the namespace because it reaps orphans, which node would not.
   const script = `ip link set lo up
-    mkdir -p /run/netns /run/flannelette
-    mount -t tmpfs tmpfs /run/netns && mount -t tmpfs tmpfs /run/flannelette && mount -t sysfs sysfs /sys
+    mount -t tmpfs tmpfs /run && mkdir /run/netns /run/flannelette && mount -t sysfs sysfs /sys
     "$@" & wait $!`
   const child = spawn(
     'unshare',

@@ -1,12 +1,13 @@
 // A lab around the tests of a file or a describe, and what tests ask of its daemons: their status once it holds what
 // happened just now, and whether their books balance.
 import { readFileSync } from 'node:fs'
-import { afterAll, beforeAll, expect } from 'vitest'
+import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { DROP_REASON_NAMES } from '../../dataplane/index.ts'
 import type { DaemonStatus } from '../../src/daemon/status-file.ts'
 import { Lab } from '../../src/lab/lab.ts'
 import { hostFiles } from '../../src/lab/lab-state.ts'
 import type { LabOptions } from '../../src/lab/plan.ts'
+import { signal, waitGone } from '../../src/lab/process-identity.ts'
 
 /** Longest wait for something that a daemon says once a second. */
 const STATUS_LIMIT_MS = 5000
@@ -18,10 +19,22 @@ export function labUnderTest(options: Partial<LabOptions> & { readonly name: str
     lab = await Lab.up(options)
   })
   afterAll(() => Lab.down(options.name))
+  afterEach((context) => {
+    if (lab !== null && context.task.result?.state === 'fail') console.log(lastWords(lab))
+  })
   return () => {
     if (lab === null) throw new Error('the lab is not up yet')
     return lab
   }
+}
+
+/** The end of every daemon's log, for whoever has to understand a failure. */
+function lastWords(lab: Lab): string {
+  const ends = lab.hosts.map(({ name }) => {
+    const lines = readFileSync(hostFiles(lab.name, name).log, 'utf8').trimEnd().split('\n')
+    return [`${name}:`, ...lines.slice(-8)].join('\n  ')
+  })
+  return ends.join('\n')
 }
 
 export type DaemonCounters = Readonly<Record<string, number>>
@@ -74,6 +87,13 @@ export function logOf(lab: Lab, host: string): { readonly level: string; readonl
     .split('\n')
     .filter((line) => line.startsWith('{'))
     .map((line) => JSON.parse(line))
+}
+
+/** kill -9, and nobody but the caller starts it again. */
+export async function killDaemon(lab: Lab, host: string): Promise<void> {
+  const { daemon } = lab.host(host)
+  if (daemon === null || !signal(daemon, 'SIGKILL')) throw new Error(`the daemon of ${host} does not run`)
+  await waitGone([daemon], 2000)
 }
 
 /** What must outlive a daemon: its lease, its MAC and its subnet.env. */

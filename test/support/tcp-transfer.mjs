@@ -1,12 +1,13 @@
 // Two ends of one TCP transfer of random-looking bytes, as programs for two pods:
 //
-//   tcp-transfer receive PORT              prints `listening`, then the digest of what came
-//   tcp-transfer send HOST PORT MEBIBYTES  prints the digest of what went
+//   tcp-transfer receive PORT                       prints `listening`, then the digest of what came
+//   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints the digest of what went; takes so many seconds or more
 //
 // A digest line is `BYTES SHA256`. Plain JavaScript, because pods run it as it is.
 import { createCipheriv, createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
 
 const CHUNK = Buffer.alloc(1 << 20)
 const [verb, ...rest] = process.argv.slice(2)
@@ -26,20 +27,23 @@ async function receive(port) {
   console.log(`${bytes} ${hash.digest('hex')}`)
 }
 
-async function send(host, port, mebibytes) {
+async function send(host, port, mebibytes, seconds) {
   const socket = connect(port, host)
   await once(socket, 'connect')
   // A stream cipher over zeros: cheap, and no two stretches are alike.
   const random = createCipheriv('aes-128-ctr', randomBytes(16), randomBytes(16))
   const hash = createHash('sha256')
+  const start = performance.now()
   for (let sent = 0; sent < mebibytes; sent++) {
     const chunk = random.update(CHUNK)
     hash.update(chunk)
     if (!socket.write(chunk)) await once(socket, 'drain')
+    const early = start + (1000 * seconds * (sent + 1)) / mebibytes - performance.now()
+    if (early > 0) await pause(early)
   }
   socket.end()
   await once(socket, 'close')
   console.log(`${mebibytes * CHUNK.length} ${hash.digest('hex')}`)
 }
 
-await (verb === 'receive' ? receive(Number(rest[0])) : send(rest[0], Number(rest[1]), Number(rest[2])))
+await (verb === 'receive' ? receive(Number(rest[0])) : send(rest[0], ...rest.slice(1).map(Number)))

@@ -17,12 +17,17 @@ export interface Transfer {
   isRunning(): boolean
 }
 
-/** Starts sending so many MiB and comes back when the receiver listens. Call inside a test. */
-export async function startTransfer(lab: Lab, from: string, to: string, mebibytes: number): Promise<Transfer> {
+/** Starts sending so many MiB, for `seconds` or longer, and comes back when the first bytes may go. Call inside a test. */
+export async function startTransfer(
+  lab: Lab,
+  from: string,
+  to: string,
+  { mebibytes, seconds = 0 }: { readonly mebibytes: number; readonly seconds?: number },
+): Promise<Transfer> {
   const receiver = program(lab.namespace(to), ['receive', PORT])
   const received = lastLine(receiver)
   await once(receiver.stdout!, 'data') // it says when it listens
-  const sender = program(lab.namespace(from), ['send', lab.endpoint(to).address, PORT, mebibytes])
+  const sender = program(lab.namespace(from), ['send', lab.endpoint(to).address, PORT, mebibytes, seconds])
   let running = true
   const done = Promise.all([lastLine(sender), received]).then(([sent, arrived]) => {
     running = false

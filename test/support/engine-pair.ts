@@ -141,7 +141,8 @@ export function recordSteps(node: MemoryNode): Step[] {
   return steps
 }
 
-function toWritten(bytes: Uint8Array): Written {
+/** A write, taken apart. @throws Error without a virtio-net header */
+export function toWritten(bytes: Uint8Array): Written {
   const vnet = virtioNet.parse(bytes, 0, bytes.length)
   if (typeof vnet === 'string') throw new Error(`a write without a virtio-net header: ${vnet}`)
   return { vnet, packet: bytes.slice(virtioNet.HEADER_LEN) }

@@ -1,0 +1,230 @@
+// What every underlay socket must do, UDP and stand-in alike. Each implementation runs this suite from its own test file.
+import { beforeEach, describe, expect, test } from 'vitest'
+import { reasonForSendErrno } from '../../dataplane/io/errno.ts'
+import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
+import { SendBatch } from '../../dataplane/io/send-batch.ts'
+import type { UnderlaySocket } from '../../dataplane/io/underlay-socket.ts'
+import type { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
+import { countingBytes, ip } from '../support/packets.ts'
+
+export const NEAR = '127.0.0.1'
+export const FAR = '127.0.0.2'
+export const UNDERLAY_PORT = 8472
+/** An address to which nothing leads. */
+const NOWHERE = '203.0.113.9'
+const SLOTS = 16
+
+/** Two sockets that reach each other, at {@link NEAR} and {@link FAR}, and the memory that both use. */
+export interface SocketHarness {
+  readonly memory: PacketMemory
+  readonly near: UnderlaySocket
+  readonly far: UnderlaySocket
+  /** Whether trains of datagrams may arrive merged. */
+  readonly merges: boolean
+  /** Puts one datagram, which may be empty, into the far socket's queue. */
+  deliver(datagram: Uint8Array): void
+}
+
+/** A frame to send: its bytes, where to, and how. */
+export interface Frame {
+  readonly bytes: Uint8Array
+  readonly to?: string
+  readonly tos?: number
+  readonly alone?: boolean
+  /** Sizes of the pieces in which it lies in memory; one piece by default, at most two. */
+  readonly pieces?: readonly number[]
+}
+
+/** One datagram as it arrived. */
+export interface Arrived {
+  readonly bytes: Uint8Array
+  readonly address: number
+  readonly port: number
+  readonly tos: number
+}
+
+/** Sends and receives frames over a harness, as the engine would. */
+export class Exchange {
+  readonly harness: SocketHarness
+  readonly batch: SendBatch
+  readonly slots: ReceiveSlots
+
+  constructor(harness: SocketHarness) {
+    this.harness = harness
+    this.batch = new SendBatch(harness.memory, harness.near.maxSegments)
+    this.slots = new ReceiveSlots(harness.memory, SLOTS)
+  }
+
+  /** Sends frames in one batch; the errno of each message. */
+  send(...frames: Frame[]): number[] {
+    const { memory, near } = this.harness
+    this.batch.clear()
+    for (const { bytes, to = FAR, tos = 0, alone = false, pieces = [] } of frames) {
+      if (!this.batch.frame(ip(to), UNDERLAY_PORT, tos, bytes.length, alone)) throw new Error('the batch is full')
+      let done = 0
+      for (const size of [...pieces, bytes.length]) {
+        const piece = bytes.slice(done, done + size)
+        const at = memory.reserve(Math.max(piece.length, 1))
+        memory.bytes.set(piece, at)
+        if (piece.length > 0) this.batch.add(at, piece.length)
+        done += piece.length
+      }
+    }
+    near.send(this.batch)
+    return [...this.batch.errno.subarray(0, this.batch.count)]
+  }
+
+  /** Everything that the far socket has, trains cut. */
+  receive(): Arrived[] {
+    const all: Arrived[] = []
+    for (;;) {
+      const received = this.harness.far.receive(this.slots)
+      expect(received).toBeGreaterThanOrEqual(0)
+      if (received === 0) return all
+      for (let slot = 0; slot < received; slot++) all.push(...this.#cut(slot))
+    }
+  }
+
+  #cut(slot: number): Arrived[] {
+    const { slots } = this
+    const { memory, merges } = this.harness
+    const length = slots.length[slot]!
+    const size = slots.segmentSize[slot]!
+    expect(slots.truncated[slot]).toBe(0)
+    if (!merges) expect(size).toBe(0)
+    const facts = { address: slots.address[slot]!, port: slots.port[slot]!, tos: slots.tos[slot]! }
+    const bytes = memory.bytes.slice(slots.at(slot), slots.at(slot) + length)
+    if (size === 0) return [{ ...facts, bytes }]
+    const pieces: Arrived[] = []
+    for (let at = 0; at < length; at += size) pieces.push({ ...facts, bytes: bytes.slice(at, at + size) })
+    return pieces
+  }
+}
+
+const frame = (bytes: number, n = 0, rest: Omit<Frame, 'bytes'> = {}): Frame => ({
+  bytes: countingBytes(bytes, n),
+  ...rest,
+})
+const bytesOf = (list: readonly { readonly bytes: Uint8Array }[]) => list.map(({ bytes }) => bytes)
+
+export function underlaySocketCompliance(make: () => SocketHarness): void {
+  let exchange: Exchange
+  beforeEach(() => {
+    exchange = new Exchange(make())
+  })
+  describe('one datagram', () => datagramRules(() => exchange))
+  describe('segmented sends', () => segmentRules(() => exchange))
+  describe('a message that cannot be sent', () => refusalRules(() => exchange))
+}
+
+function datagramRules(exchange: () => Exchange): void {
+  test('nothing to receive is 0, not an error', () => {
+    expect(exchange().harness.far.receive(exchange().slots)).toBe(0)
+  })
+
+  test('arrives whole, with the address and port of its sender', () => {
+    expect(exchange().send(frame(120))).toEqual([0])
+    expect(exchange().receive()).toEqual([
+      { bytes: countingBytes(120), address: ip(NEAR), port: UNDERLAY_PORT, tos: 0 },
+    ])
+  })
+
+  test('is gathered from two places', () => {
+    exchange().send(frame(1400, 3, { pieces: [62] }))
+    expect(bytesOf(exchange().receive())).toEqual([countingBytes(1400, 3)])
+  })
+
+  test('carries its congestion mark, and the next one its own', () => {
+    const sent = [1, 0, 2, 3, 0].map((tos, n) => frame(100, n, { tos }))
+    expect(exchange().send(...sent)).toEqual([0, 0, 0, 0, 0])
+    const arrived = exchange().receive()
+    expect(arrived.map(({ tos }) => tos & 3)).toEqual([1, 0, 2, 3, 0])
+    expect(bytesOf(arrived)).toEqual(bytesOf(sent))
+  })
+
+  test('may be empty', () => {
+    exchange().harness.deliver(new Uint8Array(0))
+    exchange().harness.deliver(countingBytes(5))
+    expect(bytesOf(exchange().receive())).toEqual([new Uint8Array(0), countingBytes(5)])
+  })
+
+  test('may be as large as UDP allows', () => {
+    expect(exchange().send(frame(65507, 0, { alone: true }))).toEqual([0])
+    const arrived = exchange().receive()
+    expect(arrived).toHaveLength(1)
+    expect(Buffer.compare(arrived[0]!.bytes, countingBytes(65507))).toBe(0)
+  })
+
+  test('more of them than slots are received in several calls, in order', () => {
+    const sent = Array.from({ length: 40 }, (_, n) => frame(50 + n, n, { alone: true }))
+    exchange().send(...sent)
+    expect(exchange().harness.far.receive(exchange().slots)).toBe(SLOTS)
+    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent).slice(SLOTS))
+  })
+}
+
+function segmentRules(exchange: () => Exchange): void {
+  test('arrive as the frames that went in, the last one shorter', () => {
+    const sent = Array.from({ length: 30 }, (_, n) => frame(n === 29 ? 7 : 1000, n))
+    const errnos = exchange().send(...sent)
+    expect(errnos).toHaveLength(Math.ceil(30 / exchange().harness.near.maxSegments))
+    expect(errnos.every((errno) => errno === 0)).toBe(true)
+    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent))
+  })
+
+  test('carry as many segments as the socket says, gathered piece by piece', () => {
+    const most = Math.min(exchange().harness.near.maxSegments, 60)
+    const sent = Array.from({ length: most }, (_, n) => frame(90, n, { pieces: [22] }))
+    expect(exchange().send(...sent)).toEqual([0])
+    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent))
+  })
+
+  test('of several sizes keep the order of frames', () => {
+    const sizes = [500, 500, 300, 300, 301, 20, 20, 20, 500]
+    const sent = sizes.map((size, n) => frame(size, n))
+    exchange().send(...sent)
+    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent))
+  })
+
+  test('carry one congestion mark for all segments', () => {
+    exchange().send(...[0, 1, 2].map((n) => frame(400, n, { tos: 2 })))
+    expect(
+      exchange()
+        .receive()
+        .map(({ tos }) => tos & 3),
+    ).toEqual([2, 2, 2])
+  })
+
+  test('fill a message up to its limit of bytes', () => {
+    const sent = Array.from({ length: 44 }, (_, n) => frame(1472, n))
+    expect(
+      exchange()
+        .send(...sent)
+        .every((errno) => errno === 0),
+    ).toBe(true)
+    const arrived = exchange().receive()
+    expect(arrived).toHaveLength(44)
+    expect(Buffer.compare(Buffer.concat(bytesOf(arrived)), Buffer.concat(bytesOf(sent)))).toBe(0)
+  })
+}
+
+function refusalRules(exchange: () => Exchange): void {
+  test('to nowhere is told by its errno, and the others go', () => {
+    const errnos = exchange().send(frame(100), frame(100, 1, { to: NOWHERE }), frame(100, 2))
+    expect([errnos[0], errnos[2]]).toEqual([0, 0])
+    expect(reasonForSendErrno(errnos[1]!)).toBe('tx-unreachable')
+    expect(bytesOf(exchange().receive())).toEqual([countingBytes(100), countingBytes(100, 2)])
+  })
+
+  test('because it is too large is told by its errno, and the others go', () => {
+    const errnos = exchange().send(frame(65508, 0, { alone: true }), frame(100, 1))
+    expect(errnos.map((errno) => (errno === 0 ? 'sent' : reasonForSendErrno(errno)))).toEqual(['tx-too-big', 'sent'])
+    expect(bytesOf(exchange().receive())).toEqual([countingBytes(100, 1)])
+  })
+
+  test('leaves no trace on the next batch', () => {
+    exchange().send(frame(100, 0, { to: NOWHERE }))
+    expect(exchange().send(frame(100))).toEqual([0])
+    expect(exchange().receive()).toHaveLength(1)
+  })
+}

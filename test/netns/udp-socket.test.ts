@@ -1,0 +1,167 @@
+// The UDP socket on the real kernel, over the loopback of a namespace of its own: the compliance suite, opening, merging,
+// sizes beyond the MTU, and a queue that overflows.
+import { release } from 'node:os'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { EADDRINUSE, EADDRNOTAVAIL, EMSGSIZE } from '../../dataplane/io/errno.ts'
+import * as libc from '../../dataplane/io/linux/libc.ts'
+import { type OpenUdpSocket, openUdpSocket, type UdpFailure, UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
+import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
+import { SendBatch } from '../../dataplane/io/send-batch.ts'
+import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
+import {
+  Exchange,
+  FAR,
+  NEAR,
+  type SocketHarness,
+  UNDERLAY_PORT,
+  underlaySocketCompliance,
+} from '../compliance/underlay-socket.ts'
+import { inNetwork } from '../support/namespace-socket.ts'
+import { ip as iproute, ownNamespace } from '../support/own-namespace.ts'
+import { countingBytes, ip } from '../support/packets.ts'
+
+const MEMORY_BYTES = 16 * 1024 * 1024
+const EBADF = 9
+
+function open(namespace: string, address: string): OpenUdpSocket {
+  const result: OpenUdpSocket | UdpFailure = inNetwork(namespace, () =>
+    openUdpSocket(ip(address), UNDERLAY_PORT, release()),
+  )
+  if ('errno' in result) throw new Error(`${result.step}: errno ${result.errno}`)
+  onTestFinished(() => void libc.close(result.fd))
+  return result
+}
+
+interface UdpHarness extends SocketHarness {
+  readonly namespace: string
+  readonly opened: OpenUdpSocket
+}
+
+function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536 } = {}): UdpHarness {
+  const namespace = ownNamespace()
+  iproute('-n', namespace, 'link', 'set', 'lo', 'mtu', String(mtu))
+  const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
+  const [near, far] = [open(namespace, NEAR), open(namespace, FAR)]
+  const socketOf = ({ fd, maxSegments: granted }: OpenUdpSocket) =>
+    new UdpSocket(memory, { fd, maxSegments: Math.min(granted, maxSegments) })
+  const nearSocket = socketOf(near)
+  return {
+    namespace,
+    opened: near,
+    memory,
+    near: nearSocket,
+    far: socketOf(far),
+    merges: far.receivesMerged,
+    deliver: (datagram) => sendPlain(memory, nearSocket, datagram),
+  }
+}
+
+/** One datagram to the far socket; an empty one has no iovec. */
+function sendPlain(memory: PacketMemory, socket: UdpSocket, datagram: Uint8Array): void {
+  const batch = new SendBatch(memory, 1)
+  const at = memory.reserve(Math.max(datagram.length, 1))
+  memory.bytes.set(datagram, at)
+  batch.frame(ip(FAR), UNDERLAY_PORT, 0, datagram.length, true)
+  if (datagram.length > 0) batch.add(at, datagram.length)
+  socket.send(batch)
+}
+
+describe('a UDP socket', () => underlaySocketCompliance(() => harness()))
+describe('a UDP socket that sends one by one', () => underlaySocketCompliance(() => harness({ maxSegments: 1 })))
+
+describe('opening a UDP socket', () => {
+  test('grants segmented sends, merged receives and a large buffer', () => {
+    const { opened } = harness()
+    expect(opened.maxSegments).toBeGreaterThanOrEqual(63)
+    expect(opened.receivesMerged).toBe(true)
+    expect(opened.receiveBufferBytes).toBeGreaterThanOrEqual(4 * 1024 * 1024)
+  })
+
+  test('leaves merging off where the kernel is too old to be trusted with it, and sends fewer segments', () => {
+    const namespace = ownNamespace()
+    const result = inNetwork(namespace, () => openUdpSocket(ip(NEAR), UNDERLAY_PORT, '5.10.0-33-amd64'))
+    if ('errno' in result) throw new Error(`errno ${result.errno}`)
+    libc.close(result.fd)
+    expect(result).toMatchObject({ receivesMerged: false, maxSegments: 63 })
+  })
+
+  test('on a port that is taken fails with EADDRINUSE, on an address that is not ours with EADDRNOTAVAIL', () => {
+    const { namespace } = harness()
+    const again = (address: string) => inNetwork(namespace, () => openUdpSocket(ip(address), UNDERLAY_PORT, release()))
+    expect(again(NEAR)).toEqual({ step: 'bind', errno: EADDRINUSE })
+    expect(again('192.0.2.77')).toEqual({ step: 'bind', errno: EADDRNOTAVAIL })
+  })
+})
+
+describe('trains', () => {
+  test('arrive merged, with the size to cut them at, and cost few calls', () => {
+    const sockets = harness()
+    const exchange = new Exchange(sockets)
+    const frames = Array.from({ length: 10 }, (_, n) => ({ bytes: countingBytes(1472, n) }))
+    exchange.send(...frames, { bytes: countingBytes(200, 10) })
+    expect(sockets.far.receive(exchange.slots)).toBe(1)
+    expect(exchange.slots.length[0]).toBe(10 * 1472 + 200)
+    expect(exchange.slots.segmentSize[0]).toBe(1472)
+  })
+
+  test('of as many segments as this kernel allows leave in one send', () => {
+    const sockets = harness()
+    const exchange = new Exchange(sockets)
+    const frames = Array.from({ length: sockets.near.maxSegments }, (_, n) => ({ bytes: countingBytes(100, n) }))
+    expect(exchange.send(...frames)).toEqual([0])
+    expect(exchange.receive().map(({ bytes }) => bytes)).toEqual(frames.map(({ bytes }) => bytes))
+  })
+})
+
+describe('frames beyond the MTU of the underlay', () => {
+  test('alone are fragmented by the kernel and arrive whole', () => {
+    const exchange = new Exchange(harness({ mtu: 1500 }))
+    const frames = [1472, 1473, 3000, 9000, 60000].map((size, n) => ({ bytes: countingBytes(size, n), alone: true }))
+    expect(exchange.send(...frames)).toEqual([0, 0, 0, 0, 0])
+    const arrived = exchange.receive()
+    expect(arrived.map(({ bytes }) => bytes.length)).toEqual([1472, 1473, 3000, 9000, 60000])
+    for (const [n, { bytes }] of arrived.entries()) expect(Buffer.compare(bytes, frames[n]!.bytes)).toBe(0)
+  })
+
+  test('inside a segmented send are refused, which is why they are sent alone', () => {
+    const exchange = new Exchange(harness({ mtu: 1500 }))
+    const [errno] = exchange.send({ bytes: countingBytes(1473) }, { bytes: countingBytes(1473, 1) })
+    // Before Linux 6.14 the kernel said EINVAL.
+    expect([EMSGSIZE, 22]).toContain(errno)
+  })
+})
+
+describe('a receive queue that overflows', () => {
+  test('tells how many datagrams were lost', () => {
+    const sockets = harness()
+    const exchange = new Exchange(sockets)
+    const large = { bytes: countingBytes(60_000), alone: true }
+    let sent = 0
+    for (let round = 0; round < 40; round++) {
+      for (const errno of exchange.send(large)) if (errno === 0) sent++
+      for (let again = 0; again < 24; again++) {
+        exchange.harness.near.send(exchange.batch)
+        sent++
+      }
+    }
+    const arrived = exchange.receive().length
+    expect(arrived).toBeLessThan(sent)
+    // The count travels with the next datagram that finds room.
+    exchange.send({ bytes: countingBytes(10) })
+    expect(exchange.receive()).toHaveLength(1)
+    expect(exchange.slots.overflowed).toBe(sent - arrived)
+  })
+})
+
+describe('a descriptor that is no good', () => {
+  test('gives errors by value', () => {
+    const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
+    const socket = new UdpSocket(memory, { fd: 987_654, maxSegments: 63 })
+    const exchange = new Exchange({ memory, near: socket, far: socket, merges: false, deliver: () => undefined })
+    expect(exchange.send({ bytes: countingBytes(10) }, { bytes: countingBytes(10), alone: true })).toEqual([
+      EBADF,
+      EBADF,
+    ])
+    expect(socket.receive(new ReceiveSlots(memory, 1))).toBe(-EBADF)
+  })
+})

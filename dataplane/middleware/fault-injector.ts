@@ -63,13 +63,11 @@ export class FaultInjector implements UnderlaySocket {
       batch.errno[message] = fits ? 0 : EMSGSIZE
       if (fits) this.#takeApart(batch, message)
     }
-    this.#deliver()
   }
 
   /** Lets go of everything that is held back. */
   flush(): void {
     for (const held of this.#held) if (held.wait >= 0) this.#release(held)
-    this.#deliver()
   }
 
   /** Copies each frame of a message together and decides its fate. */
@@ -109,8 +107,10 @@ export class FaultInjector implements UnderlaySocket {
       Object.assign(free, { length, address, port, tos, wait: Math.floor(this.#random() * HOLD) })
       if (copies === 1) return
     }
-    for (let copy = free === undefined ? 0 : 1; copy < copies; copy++)
-      this.#send(this.#scratch, length, address, port, tos)
+    for (let copy = free === undefined ? 0 : 1; copy < copies; copy++) {
+      // A message of which a frame failed has failed, as far as its sender can be told.
+      batch.errno[message]! ||= this.#send(this.#scratch, length, address, port, tos)
+    }
   }
 
   #flipBit(length: number): void {
@@ -123,16 +123,12 @@ export class FaultInjector implements UnderlaySocket {
     this.#send(held.at, held.length, held.address, held.port, held.tos)
   }
 
-  /** At once: the bytes of a frame are reused for the next one. */
-  #send(at: number, length: number, address: number, port: number, tos: number): void {
+  /** At once: the bytes of a frame are reused for the next one. Returns 0 or an errno. */
+  #send(at: number, length: number, address: number, port: number, tos: number): number {
+    this.#out.clear()
     this.#out.frame(address, port, tos, length, true)
     this.#out.add(at, length)
-    this.#deliver()
-  }
-
-  #deliver(): void {
-    if (this.#out.count === 0) return
     this.#inner.send(this.#out)
-    this.#out.clear()
+    return this.#out.errno[0]!
   }
 }

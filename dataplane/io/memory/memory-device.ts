@@ -61,10 +61,15 @@ export class MemoryDevice implements PacketDevice {
 
 /** The bytes behind an array of iovecs, copied out of packet memory. */
 export function gather(memory: PacketMemory, iovecs: number, count: number): Uint8Array {
-  const pieces: Uint8Array[] = []
+  let total = 0
+  for (let index = 0; index < count; index++) total += memory.iovecLength(iovecs, index)
+  const gathered = new Uint8Array(total)
+  let done = 0
   for (let index = 0; index < count; index++) {
     const at = memory.iovecAt(iovecs, index)
-    pieces.push(memory.bytes.slice(at, at + memory.iovecLength(iovecs, index)))
+    const length = memory.iovecLength(iovecs, index)
+    gathered.set(memory.bytes.subarray(at, at + length), done)
+    done += length
   }
-  return Uint8Array.from(Buffer.concat(pieces))
+  return gathered
 }

@@ -109,7 +109,8 @@ export class FaultInjector implements UnderlaySocket {
     }
     for (let copy = free === undefined ? 0 : 1; copy < copies; copy++) {
       // A message of which a frame failed has failed, as far as its sender can be told.
-      batch.errno[message]! ||= this.#send(this.#scratch, length, address, port, tos)
+      const errno = this.#send(this.#scratch, length, address, port, tos)
+      if (errno !== 0) batch.errno[message] = errno
     }
   }
 

@@ -1,7 +1,8 @@
 // The fault injector: each fault alone, in the measure asked for, from one seed; and nothing is kept back for good.
 import { describe, expect, test } from 'vitest'
-import { EMSGSIZE } from '../../../dataplane/io/errno.ts'
+import { EMSGSIZE, ENOBUFS } from '../../../dataplane/io/errno.ts'
 import { MemoryUnderlay } from '../../../dataplane/io/memory/memory-socket.ts'
+import type { SendBatch } from '../../../dataplane/io/send-batch.ts'
 import { PacketMemory } from '../../../dataplane/memory/packet-memory.ts'
 import { FaultInjector, type Faults } from '../../../dataplane/middleware/fault-injector.ts'
 import { Exchange, FAR, NEAR, UNDERLAY_PORT, underlaySocketCompliance } from '../../compliance/underlay-socket.ts'
@@ -173,6 +174,23 @@ describe('frames', () => {
       [1, 2],
       [2, 1],
     ])
+  })
+
+  test('that follow a refused one of the same message are offered all the same', () => {
+    const sockets = harness({})
+    const offered: number[] = []
+    const inner = {
+      maxSegments: 63,
+      receive: () => 0,
+      send: (batch: SendBatch) => {
+        offered.push(batch.bytes[0]!)
+        batch.errno[0] = offered.length === 1 ? ENOBUFS : 0
+      },
+    }
+    const near = new FaultInjector(inner, sockets.memory, {}, seededRandom(1))
+    const exchange = new Exchange({ ...sockets, near })
+    expect(exchange.send(...[90, 90, 8].map((size) => ({ bytes: countingBytes(size) })))).toEqual([ENOBUFS])
+    expect(offered).toEqual([90, 90, 8])
   })
 
   test('larger than UDP allows are refused and harm nothing', () => {

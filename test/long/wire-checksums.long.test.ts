@@ -1,0 +1,4 @@
+// A hundred thousand frames of a busy host, every checksum verified by tshark.
+import { describeWireChecksums } from '../support/wire-checksums.ts'
+
+describeWireChecksums({ frames: 100_000 })

@@ -133,6 +133,14 @@ describe('a UDP super-packet in one datagram', () => {
     expect(b.counters.get('inbound.packets.read')).toBe(1)
   })
 
+  it('that would fit the MTU is several datagrams all the same', () => {
+    const small = udpPacket({ payload: countingBytes(250), checksum: 'partial' })
+    const { written } = receiveDatagrams([vxlanFrame(small)], { segmentSize: 100 })
+    expect(written).toHaveLength(1)
+    expect(written[0]!.vnet).toMatchObject({ gsoType: virtioNet.GSO_UDP_L4, gsoSize: 100 })
+    expect(written.flatMap(resplit).map((piece) => piece.length - 28)).toEqual([100, 100, 50])
+  })
+
   it('without a size is one large datagram, and stays one', () => {
     const { written } = receivePackets([packet])
     expect(written).toHaveLength(1)

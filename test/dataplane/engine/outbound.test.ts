@@ -64,6 +64,18 @@ describe('sizes', () => {
     expect(sendOne(sized(bytes)).arrived).toEqual([sized(bytes)])
   })
 
+  it.each([8951, 65535 - 50])('%i bytes cross whole where the underlay allows it', (bytes) => {
+    const { a, b } = tappedPair({ settings: { mtuBytes: bytes } })
+    a.sendFromTun(fromTun(sized(bytes)))
+    const arrived = b.receive().map(({ packet }) => Buffer.compare(packet, sized(bytes)))
+    expect(arrived).toEqual([0])
+  })
+
+  it('65,535 bytes without DF are more than UDP carries: counted, not lost silently', () => {
+    const { a } = sendOne(sized(65535, { fragmentWord: 0 }))
+    expect(a.counters.dropped('outbound', 'tx-too-big')).toEqual({ packets: 1, bytes: 65535 })
+  })
+
   /** Sends one packet of each size; tells for each whether it arrived intact, and how many answers came. */
   function sweep(fragmentWord: number): { bytes: number; intact: boolean; answers: number }[] {
     const { a, b } = tappedPair()

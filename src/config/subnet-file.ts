@@ -3,6 +3,7 @@
 import { readFileSync, rmSync } from 'node:fs'
 import { formatIpv4, formatPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
+import { FlanneletteError } from '../errors.ts'
 
 export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env'
 
@@ -24,9 +25,19 @@ export function formatSubnetFile(file: SubnetFile): string {
   ].join('\n')
 }
 
-/** Writes the file whole and durably, mode 0644 regardless of the umask; its directory is made when missing. */
+/**
+ * Writes the file whole and durably, mode 0644 regardless of the umask; its directory is made when missing.
+ * @throws FlanneletteError `usage` when that is impossible
+ */
 export function writeSubnetFile(path: string, file: SubnetFile): void {
-  writeFileAtomically(path, formatSubnetFile(file), { mode: 0o644, durable: true })
+  try {
+    writeFileAtomically(path, formatSubnetFile(file), { mode: 0o644, durable: true })
+  } catch (cause) {
+    throw new FlanneletteError('usage', `${path} cannot be written: ${(cause as Error).message}`, {
+      remedy: 'choose another with --subnet-file',
+      cause,
+    })
+  }
 }
 
 /** What a subnet file remembers; `null` for what it does not say, or not clearly. */

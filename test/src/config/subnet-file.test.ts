@@ -59,6 +59,13 @@ describe('writing', () => {
   })
 })
 
+test('a place that cannot be written to is told with the flag that names another', () => {
+  const directory = temporaryDirectory()
+  expect(() => writeSubnetFile(directory, FILE)).toThrow(
+    expect.objectContaining({ code: 'usage', remedy: 'choose another with --subnet-file' }),
+  )
+})
+
 describe('reading back', () => {
   test('gives what was written, host bits cleared', () => {
     expect(remembered(TEXT)).toEqual({ network: NETWORK, subnet: SUBNET })

@@ -84,7 +84,7 @@ const DATAPLANE_MAY: Readonly<Record<string, readonly string[]>> = {
 }
 /** Native calls have one place, and besides it only the lock of the file store. */
 const MAY_CALL_NATIVE = /^dataplane\/io\/linux\/|^src\/store\/file-lock\.ts$/
-const CONCRETE_STORE = /^src\/store\/(etcd|kube|file|memory)[\w-]*\.ts$/
+const CONCRETE_STORE = /^src\/store\/(etcd|kube|file|memory)(-store)?\.ts$/
 const NAMES_STORES = /^src\/(store|daemon\/daemon\.ts$)/
 const DATAPLANE_PACKAGES = /^(node:|koffi$)/
 

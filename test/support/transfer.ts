@@ -1,10 +1,10 @@
-// A TCP transfer from one member of a lab to another, and the digests of what went and what came.
+// A TCP transfer from one namespace to another, and the digests of what went and what came.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import { inNamespace } from '../../src/host/command.ts'
-import type { Lab } from '../../src/lab/lab.ts'
+import type { Endpoint } from '../../src/lab/ping.ts'
 import { ROOT } from './source-tree.ts'
 
 const PROGRAM = join(ROOT, 'test/support/tcp-transfer.mjs')
@@ -19,15 +19,14 @@ export interface Transfer {
 
 /** Starts sending so many MiB, for `seconds` or longer, and comes back when the first bytes may go. Call inside a test. */
 export async function startTransfer(
-  lab: Lab,
-  from: string,
-  to: string,
+  from: Pick<Endpoint, 'namespace'>,
+  to: Pick<Endpoint, 'namespace' | 'address'>,
   { mebibytes, seconds = 0 }: { readonly mebibytes: number; readonly seconds?: number },
 ): Promise<Transfer> {
-  const receiver = program(lab.namespace(to), ['receive', PORT])
+  const receiver = program(to.namespace, ['receive', PORT])
   const received = lastLine(receiver)
   await once(receiver.stdout!, 'data') // it says when it listens
-  const sender = program(lab.namespace(from), ['send', lab.endpoint(to).address, PORT, mebibytes, seconds])
+  const sender = program(from.namespace, ['send', to.address, PORT, mebibytes, seconds])
   let running = true
   const done = Promise.all([lastLine(sender), received]).then(([sent, arrived]) => {
     running = false

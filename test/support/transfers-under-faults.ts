@@ -47,7 +47,10 @@ export function describeTransfers({ mebibytes }: { readonly mebibytes: number })
       ['receiver', 'host2'],
     ])('although the daemon of the %s is killed and started again', async (_, host) => {
       const before = identityOf(lab(), host)
-      const transfer = await startTransfer(lab(), 'pod1.1', 'pod2.1', { mebibytes, seconds: SECONDS })
+      const transfer = await startTransfer(lab().endpoint('pod1.1'), lab().endpoint('pod2.1'), {
+        mebibytes,
+        seconds: SECONDS,
+      })
       await moving(lab(), host)
       await killDaemon(lab(), host)
       expect(transfer.isRunning()).toBe(true)
@@ -59,7 +62,10 @@ export function describeTransfers({ mebibytes }: { readonly mebibytes: number })
 
     test('although the store is unreadable meanwhile: the daemon starts from what it remembers', async () => {
       const before = identityOf(lab(), 'host1')
-      const transfer = await startTransfer(lab(), 'pod1.1', 'pod2.1', { mebibytes, seconds: SECONDS })
+      const transfer = await startTransfer(lab().endpoint('pod1.1'), lab().endpoint('pod2.1'), {
+        mebibytes,
+        seconds: SECONDS,
+      })
       await moving(lab(), 'host1')
       await killDaemon(lab(), 'host1')
       const giveBack = takeStoreAway(lab())
@@ -79,7 +85,7 @@ export function describeTransfers({ mebibytes }: { readonly mebibytes: number })
 
 async function expectIntact(lab: Lab, from: string, to: string, mebibytes: number): Promise<void> {
   const start = performance.now()
-  const { sent, received } = await (await startTransfer(lab, from, to, { mebibytes })).done
+  const { sent, received } = await (await startTransfer(lab.endpoint(from), lab.endpoint(to), { mebibytes })).done
   console.log(`${from} → ${to}: ${mebibytes} MiB in ${((performance.now() - start) / 1000).toFixed(1)} s`)
   expect(received).toBe(sent)
   expect(received).toMatch(new RegExp(`^${mebibytes * 2 ** 20} [0-9a-f]{64}$`))

@@ -271,7 +271,7 @@ function ownerChanged(own: Lease, seen: Lease): FlanneletteError {
 
 function duplicate(own: Lease, seen: Lease): FlanneletteError {
   const address = formatIpv4(own.attributes.publicIp)
-  const message = `another host uses our public address ${address}: it wrote lease ${formatPrefix(own.subnet)} (revision ${seen.revision})`
+  const message = `another host, or a second daemon here, uses our public address ${address}: it wrote lease ${formatPrefix(own.subnet)} (revision ${seen.revision})`
   const remedy = 'give each host an address of its own with --iface or --public-ip'
   return new FlanneletteError('lease-conflict', message, { remedy })
 }

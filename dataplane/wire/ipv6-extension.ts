@@ -164,13 +164,22 @@ const LAYERS: Readonly<Record<number, string>> = {
   [DESTINATION_OPTIONS]: 'IPv6 destination',
 }
 
-/** The extension header of that kind at `at`; destination options where nobody says otherwise. */
-export function describe(buf: Uint8Array, at: number, end: number, kind: number = DESTINATION_OPTIONS): FieldNote[] {
+/**
+ * The extension header of that kind at `at`; destination options where nobody says otherwise. With `partial`, it lies in the
+ * quote of an ICMPv6 error: that its end is missing is no fault.
+ */
+export function describe(
+  buf: Uint8Array,
+  at: number,
+  end: number,
+  kind: number = DESTINATION_OPTIONS,
+  partial = false,
+): FieldNote[] {
   if (kind === FRAGMENT) return fragment.describe(buf, at, end)
   const layer = LAYERS[kind] ?? 'IPv6 extension'
   const limit = limitOf(buf, end)
   const whole = limit - at < MIN_BYTES ? 0 : bytesAt(new DataView(buf.buffer, buf.byteOffset), at, limit, kind)
-  const problems = whole === 0 ? { length: 'the header reaches beyond the packet' } : {}
+  const problems = whole === 0 && !partial ? { length: 'the header reaches beyond the packet' } : {}
   if (kind === AUTHENTICATION) return describeWith(AUTHENTICATION_FIELDS, layer, problems, buf, at, end, at + whole)
   if (kind === ROUTING) return describeWith(ROUTING_FIELDS, layer, problems, buf, at, end, at + whole)
   const notes = describeFields(layer, FIELDS, buf, at, end, problems)

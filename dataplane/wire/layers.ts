@@ -194,11 +194,11 @@ function walkIpv6(stretch: Stretch): Described {
 }
 
 /** The extension headers at the beginning of a stretch: their notes, and what they say about what is behind them. */
-function walkExtensions({ buf, view, at, end }: Stretch, first: number) {
+function walkExtensions({ buf, view, at, end, cut }: Stretch, first: number) {
   const inside = { notes: [] as FieldNote[], at, protocol: first, fragment: false, later: false, routed: false }
   while (extension.isExtension(inside.protocol)) {
     const kind = inside.protocol
-    inside.notes.push(...extension.describe(buf, inside.at, end, kind))
+    inside.notes.push(...extension.describe(buf, inside.at, end, kind, cut))
     const bytes = extension.bytesAt(view, inside.at, end, kind)
     if (bytes === 0) return { ...inside, at: end }
     if (kind === extension.ROUTING && extension.getSegmentsLeft(view, inside.at) > 0) inside.routed = true

@@ -64,14 +64,19 @@ export function checkWireFormat<H extends object>(name: string, format: WireForm
   })
 }
 
+/** That the fields follow each other without gap or overlap and fill so many bytes. */
+export function expectTiled(fields: readonly Field[], bytes: number): void {
+  let bit = 0
+  for (const field of fields) {
+    expect(field.bit, field.name).toBe(bit)
+    bit += field.bits
+  }
+  expect(bit).toBe(bytes * 8)
+}
+
 function checkTable<H>({ fields, headerLength }: WireFormat<H>): void {
   it('has fields that tile the header without gap or overlap', () => {
-    let bit = 0
-    for (const field of fields) {
-      expect(field.bit, field.name).toBe(bit)
-      bit += field.bits
-    }
-    expect(bit).toBe(headerLength * 8)
+    expectTiled(fields, headerLength)
     expect(lengthOf(fields)).toBe(headerLength)
     expect(new Set(fields.map((field) => field.name)).size).toBe(fields.length)
   })
@@ -187,7 +192,9 @@ function checkDescriptions<H extends object>(format: WireFormat<H>): void {
         expect(buf.length).toBeGreaterThanOrEqual(format.headerLength)
         const notes = format.describe(buf, 0, buf.length)
         expect(notes.filter((note) => note.problem !== undefined)).toEqual([])
-        expect(compareNotes(notes, header as unknown as Header)).toBeGreaterThanOrEqual(Math.min(3, format.fields.length))
+        expect(compareNotes(notes, header as unknown as Header)).toBeGreaterThanOrEqual(
+          Math.min(3, format.fields.length),
+        )
       }),
     )
   })

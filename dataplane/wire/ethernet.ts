@@ -15,13 +15,14 @@ import {
 export const FIELDS = [
   { name: 'destination', bit: 0, bits: 48, show: 'mac', about: 'MAC of the receiver; inside the tunnel, of its VTEP' },
   { name: 'source', bit: 48, bits: 48, show: 'mac', about: 'MAC of the sender; inside the tunnel, of its VTEP' },
-  { name: 'etherType', bit: 96, bits: 16, show: 'hex', about: 'what follows: 0x0800 is IPv4, 0x86dd IPv6' },
+  { name: 'etherType', bit: 96, bits: 16, show: 'hex', about: 'what follows: 0x0800 is IPv4, 0x0806 ARP, 0x86dd IPv6' },
 ] as const satisfies readonly Field[]
 
 /** Bytes of the header. No 802.1Q tag: VTEPs send the inner frame untagged (RFC 7348 §6.1). */
 export const HEADER_LEN = lengthOf(FIELDS)
 
 export const ETHERTYPE_IPV4 = 0x0800
+export const ETHERTYPE_ARP = 0x0806
 export const ETHERTYPE_IPV6 = 0x86dd
 
 const DESTINATION = offsetOf(FIELDS, 'destination')

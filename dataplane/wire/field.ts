@@ -1,6 +1,6 @@
 // The vocabulary of a wire file: a table of fields from which offsets, descriptions and docs are derived.
 // Nothing outside `dataplane/wire/` knows an offset.
-import { formatIpv4, formatMac } from './address.ts'
+import { formatIpv4, formatIpv6, formatMac } from './address.ts'
 
 /** One field of a header. `bit` and `bits` count from the first bit of the header, most significant bit first. */
 export interface Field {
@@ -8,8 +8,8 @@ export interface Field {
   readonly bit: number
   readonly bits: number
   readonly about: string
-  /** How people write the value; decimal when absent. */
-  readonly show?: 'hex' | 'ipv4' | 'mac'
+  /** How people write the value; decimal when absent. A field shown as `ipv6` is 16 whole bytes, and its value a bigint. */
+  readonly show?: 'hex' | 'ipv4' | 'ipv6' | 'mac'
   /** Set where the least significant byte comes first; such a field fills whole bytes. */
   readonly littleEndian?: true
 }
@@ -50,8 +50,10 @@ export function lengthOf(fields: readonly Field[]): number {
   return fields.reduce((bits, field) => bits + field.bits, 0) / 8
 }
 
-/** A header as numbers, one per field of its table. */
-export type FieldValues<F extends readonly Field[]> = { readonly [N in NameOf<F>]: number }
+/** A header as numbers, one per field of its table; IPv6 addresses are bigints. */
+export type FieldValues<F extends readonly Field[]> = {
+  readonly [N in NameOf<F>]: Extract<F[number], { name: N }> extends { show: 'ipv6' } ? bigint : number
+}
 
 /** What is wrong with which field. */
 export type FieldProblems<F extends readonly Field[]> = { [N in NameOf<F>]?: string | undefined }
@@ -94,9 +96,28 @@ export function writeField(buf: Uint8Array, at: number, field: Field, value: num
   }
 }
 
+/** Value of a field shown as `ipv6`. The bytes have to be there. Off the hot path. */
+export function readWideField(buf: Uint8Array, at: number, field: Field): bigint {
+  const first = at + field.bit / 8
+  return BigInt(`0x${hexOf(buf.subarray(first, first + bytesOf(field)))}`)
+}
+
+/** Writes a field shown as `ipv6`, least significant byte first into the last byte. Off the hot path. */
+export function writeWideField(buf: Uint8Array, at: number, field: Field, value: bigint): void {
+  let rest = value
+  for (let rank = bytesOf(field) - 1; rank >= 0; rank--) {
+    buf[byteIndex(field, at, rank)] = Number(rest & 0xffn)
+    rest >>= 8n
+  }
+}
+
+function readAny(buf: Uint8Array, at: number, field: Field): number | bigint {
+  return field.show === 'ipv6' ? readWideField(buf, at, field) : readField(buf, at, field)
+}
+
 /** All fields of the header at `at`. The bytes have to be there. */
 export function readFields<const F extends readonly Field[]>(fields: F, buf: Uint8Array, at: number): FieldValues<F> {
-  return Object.fromEntries(fields.map((field) => [field.name, readField(buf, at, field)])) as FieldValues<F>
+  return Object.fromEntries(fields.map((field) => [field.name, readAny(buf, at, field)])) as FieldValues<F>
 }
 
 /** Writes all fields, and so every bit of the header at `at`. */
@@ -106,7 +127,11 @@ export function writeFields<const F extends readonly Field[]>(
   buf: Uint8Array,
   at: number,
 ): void {
-  for (const field of fields) writeField(buf, at, field, values[field.name as NameOf<F>])
+  for (const field of fields) {
+    const value: number | bigint = values[field.name as NameOf<F>]
+    if (typeof value === 'bigint') writeWideField(buf, at, field, value)
+    else writeField(buf, at, field, value)
+  }
 }
 
 /** Hex digits of a number for a value of so many bits: `0x08`, `0x0800`. */
@@ -119,7 +144,8 @@ export function hexOf(bytes: Uint8Array, separator = ''): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join(separator)
 }
 
-function formatValue(field: Field, value: number): string {
+function formatValue(field: Field, value: number | bigint): string {
+  if (typeof value === 'bigint') return formatIpv6(value)
   if (field.show === 'hex') return formatHex(value, field.bits)
   if (field.show === 'ipv4') return formatIpv4(value)
   if (field.show === 'mac') return formatMac(value)
@@ -146,7 +172,7 @@ export function describeFields<const F extends readonly Field[]>(
     const length = bytesOf(field)
     const place = { layer, name: field.name, at: first, length, about: field.about }
     if (first + length > limit) return { ...place, value: '', problem: 'truncated' }
-    const value = formatValue(field, readField(buf, at, field))
+    const value = formatValue(field, readAny(buf, at, field))
     const problem = problems[field.name as NameOf<F>]
     return problem === undefined ? { ...place, value } : { ...place, value, problem }
   })

@@ -4,9 +4,9 @@ import { formatHex } from './field.ts'
 
 /** What the IP layer knows and a transport header needs to judge itself. */
 export interface Carriage {
-  /** IPv4 addresses as unsigned 32-bit numbers. */
-  readonly source: number
-  readonly destination: number
+  /** IPv4 addresses as unsigned 32-bit numbers, IPv6 addresses as bigints; both of one family. */
+  readonly source: number | bigint
+  readonly destination: number | bigint
   /** Only the beginning of the packet is here: a fragment, or the quote in an ICMP error. Lengths and sums cannot be judged. */
   readonly partial: boolean
   /** The checksum field holds the pseudo-header sum on purpose; the reader of the virtio-net header completes it. */
@@ -43,6 +43,28 @@ export function sumPseudoHeader(source: number, destination: number, protocol: n
   return (source >>> 16) + (source & 0xffff) + (destination >>> 16) + (destination & 0xffff) + protocol + length
 }
 
+/** Sum of the eight 16-bit words of an IPv6 address. */
+function sumAddress6(address: bigint): number {
+  let sum = 0
+  for (let rest = address; rest > 0n; rest >>= 16n) sum += Number(rest & 0xffffn)
+  return sum
+}
+
+/**
+ * Sum of the IPv6 pseudo header (RFC 8200 §8.1): addresses, upper-layer length, next header. Not folded; give it to
+ * {@link sumWords} as `start`. With a routing header, `destination` is the last one.
+ */
+export function sumPseudoHeader6(source: bigint, destination: bigint, nextHeader: number, length: number): number {
+  const words = (length >>> 16) + (length & 0xffff) + nextHeader
+  return sumAddress6(source) + sumAddress6(destination) + words
+}
+
+function sumCarriage({ source, destination }: Carriage, protocol: number, length: number): number {
+  return typeof source === 'bigint'
+    ? sumPseudoHeader6(source, BigInt(destination), protocol, length)
+    : sumPseudoHeader(source, Number(destination), protocol, length)
+}
+
 /** The right checksum, from the one found and an unfolded sum that included it at an even offset. */
 export function correctChecksum(found: number, sum: number): number {
   return finish(sum - found)
@@ -54,7 +76,7 @@ export function checksumProblem(found: number, sum: number): string | undefined 
 }
 
 /**
- * The same for UDP and TCP, whose sum covers `length` bytes from `at` and the pseudo header. A checksum that is left to the
+ * The same for UDP, TCP and ICMPv6, whose sum covers `length` bytes from `at` and the pseudo header. A checksum that is left to the
  * hardware holds the folded pseudo-header sum, not complemented: between two namespaces no hardware ever completes it.
  */
 export function transportChecksumProblem(
@@ -66,7 +88,7 @@ export function transportChecksumProblem(
   carriage: Carriage | undefined,
 ): string | undefined {
   if (carriage === undefined || carriage.partial) return undefined
-  const pseudo = sumPseudoHeader(carriage.source, carriage.destination, protocol, length)
+  const pseudo = sumCarriage(carriage, protocol, length)
   const problem = checksumProblem(found, sumWords(buf, at, at + length, pseudo))
   if (problem === undefined) return undefined
   if (found !== fold(pseudo)) return problem

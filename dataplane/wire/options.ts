@@ -1,4 +1,5 @@
-// Options of IPv4 (RFC 791 §3.1) and TCP (RFC 9293 §3.1): both are lists of kind, length, data behind the fixed header.
+// Options of IPv4 (RFC 791 §3.1), TCP (RFC 9293 §3.1) and IPv6 (RFC 8200 §4.2): lists of kind, length, data. They differ in
+// what the length counts and in the kinds that are one byte long.
 import { type FieldNote, hexOf, limitOf } from './field.ts'
 
 /** One option. `length` counts kind, length and data; the one-byte options have length 1 and no data. */
@@ -16,18 +17,35 @@ export interface OptionName {
   readonly show?: (data: Uint8Array) => string
 }
 
-const KIND_END = 0
-const KIND_NOP = 1
-const ONE_BYTE_NAMES: Readonly<Record<number, OptionName>> = {
-  [KIND_END]: { name: 'end', about: 'the list ends here; padding follows' },
-  [KIND_NOP]: { name: 'nop', about: 'one byte of filling' },
+/** How the options of one protocol are laid out. */
+export interface OptionLayout {
+  /** Kinds that are one byte, without length and data. */
+  readonly oneByte: Readonly<Record<number, OptionName>>
+  /** The kind behind which there is only padding. */
+  readonly end?: number
+  /** Bytes of kind and length that the length field leaves out. */
+  readonly uncounted: 0 | 2
+}
+
+const IPV4_AND_TCP: OptionLayout = {
+  oneByte: {
+    0: { name: 'end', about: 'the list ends here; padding follows' },
+    1: { name: 'nop', about: 'one byte of filling' },
+  },
+  end: 0,
+  uncounted: 0,
+}
+
+/** Options in a hop-by-hop or destination options header. */
+export const IPV6_OPTIONS: OptionLayout = {
+  oneByte: { 0: { name: 'pad1', about: 'one byte of filling' } },
+  uncounted: 2,
 }
 
 /** Size of the option at `at` in bytes, or 0 when it is cut off or its length field is a lie. */
-function sizeAt(buf: Uint8Array, at: number, end: number): number {
-  const kind = buf[at] ?? KIND_END
-  if (kind === KIND_END || kind === KIND_NOP) return 1
-  const size = at + 1 < end ? (buf[at + 1] ?? 0) : 0
+function sizeAt(buf: Uint8Array, at: number, end: number, { oneByte, uncounted }: OptionLayout): number {
+  if ((buf[at] ?? 0) in oneByte) return 1
+  const size = at + 1 < end ? (buf[at + 1] ?? 0) + uncounted : 0
   return size >= 2 && at + size <= end ? size : 0
 }
 
@@ -35,15 +53,15 @@ function sizeAt(buf: Uint8Array, at: number, end: number): number {
  * The options in `buf[at, end)`. Ends at an end-of-list option, at `end`, or before the first option that is malformed
  * (cut off, or its length below 2): never loops, never reads beyond `end`.
  */
-export function parseOptions(buf: Uint8Array, at: number, end: number): Option[] {
+export function parseOptions(buf: Uint8Array, at: number, end: number, layout: OptionLayout = IPV4_AND_TCP): Option[] {
   const options: Option[] = []
   const limit = limitOf(buf, end)
   for (let next = at; next < limit; ) {
-    const length = sizeAt(buf, next, limit)
+    const length = sizeAt(buf, next, limit, layout)
     if (length === 0) break
-    const kind = buf[next] ?? KIND_END
+    const kind = buf[next] ?? 0
     options.push({ kind, length, data: buf.subarray(next + Math.min(2, length), next + length) })
-    if (kind === KIND_END) break
+    if (kind === layout.end) break
     next += length
   }
   return options
@@ -56,17 +74,18 @@ export function describeOptions(
   buf: Uint8Array,
   at: number,
   end: number,
+  layout: OptionLayout = IPV4_AND_TCP,
 ): FieldNote[] {
   const notes: FieldNote[] = []
   const limit = limitOf(buf, end)
   let next = at
-  for (const option of parseOptions(buf, at, end)) {
-    const known = ONE_BYTE_NAMES[option.kind] ?? names[option.kind]
+  for (const option of parseOptions(buf, at, end, layout)) {
+    const known = layout.oneByte[option.kind] ?? names[option.kind]
     const { name, about } = known ?? { name: `option ${option.kind}`, about: 'an option without a name here' }
     const value = known?.show?.(option.data) ?? hexOf(option.data)
     notes.push({ layer, name, at: next, length: option.length, value, about })
     next += option.length
-    if (option.kind === KIND_END) return next < limit ? [...notes, describePadding(layer, buf, next, limit)] : notes
+    if (option.kind === layout.end) return next < limit ? [...notes, describePadding(layer, buf, next, limit)] : notes
   }
   if (next >= limit) return limit < end ? [...notes, cutOff(layer, next, end)] : notes
   const problem = limit < end ? 'truncated' : 'its length is below 2 or reaches beyond the header'

@@ -1,5 +1,6 @@
-// IPv4 prefixes (CIDR), as numbers. Shifts by 32 are a no-op in JavaScript, so masks are made without them.
-import { formatIpv4, parseIpv4 } from './address.ts'
+// Prefixes (CIDR) of both families: IPv4 addresses are numbers, IPv6 addresses bigints, and what a function does follows from
+// which of them it is given. Shifts by 32 are a no-op in JavaScript, so IPv4 masks are made without them.
+import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from './address.ts'
 
 /** An IPv4 prefix. `address` is an unsigned 32-bit number with no bit set beyond `length` (0-32). */
 export interface Ipv4Prefix {
@@ -7,46 +8,73 @@ export interface Ipv4Prefix {
   readonly length: number
 }
 
+/** An IPv6 prefix. `address` is an unsigned 128-bit number with no bit set beyond `length` (0-128). */
+export interface Ipv6Prefix {
+  readonly address: bigint
+  readonly length: number
+}
+
+export type Prefix = Ipv4Prefix | Ipv6Prefix
+
 /** Netmask of a prefix length 0-32, as an unsigned 32-bit number. */
 export function maskOf(length: number): number {
   return length === 0 ? 0 : (-1 << (32 - length)) >>> 0
 }
 
-/** Number of addresses in a prefix of that length (1 to 2^32). */
+/** Netmask of a prefix length 0-128, as an unsigned 128-bit number. */
+export function maskOfIpv6(length: number): bigint {
+  return (1n << 128n) - sizeOfIpv6(length)
+}
+
+/** Number of addresses in an IPv4 prefix of that length (1 to 2^32). */
 export function sizeOf(length: number): number {
   return 2 ** (32 - length)
 }
 
+/** Number of addresses in an IPv6 prefix of that length (1 to 2^128). */
+export function sizeOfIpv6(length: number): bigint {
+  return 1n << BigInt(128 - length)
+}
+
 /** The prefix of that length around an address; host bits are cleared. */
-export function prefixAround(address: number, length: number): Ipv4Prefix {
-  return { address: (address & maskOf(length)) >>> 0, length }
+export function prefixAround(address: number, length: number): Ipv4Prefix
+export function prefixAround(address: bigint, length: number): Ipv6Prefix
+export function prefixAround(address: number | bigint, length: number): Prefix {
+  return typeof address === 'number'
+    ? { address: (address & maskOf(length)) >>> 0, length }
+    : { address: address & maskOfIpv6(length), length }
 }
 
 /** Last address of the prefix. */
-export function lastAddress(prefix: Ipv4Prefix): number {
-  return prefix.address + sizeOf(prefix.length) - 1
+export function lastAddress(prefix: Ipv4Prefix): number
+export function lastAddress(prefix: Ipv6Prefix): bigint
+export function lastAddress({ address, length }: Prefix): number | bigint {
+  return typeof address === 'number' ? address + sizeOf(length) - 1 : address + sizeOfIpv6(length) - 1n
 }
 
-export function containsAddress(prefix: Ipv4Prefix, address: number): boolean {
-  return (address & maskOf(prefix.length)) >>> 0 === prefix.address
+/** Whether the address lies in the prefix; one of the other family never does. */
+export function containsAddress(prefix: Prefix, address: number | bigint): boolean {
+  return typeof address === 'number'
+    ? (address & maskOf(prefix.length)) >>> 0 === prefix.address
+    : (address & maskOfIpv6(prefix.length)) === prefix.address
 }
 
 /** Whether `inner` lies wholly inside `outer` (equal counts). */
-export function containsPrefix(outer: Ipv4Prefix, inner: Ipv4Prefix): boolean {
+export function containsPrefix(outer: Prefix, inner: Prefix): boolean {
   return outer.length <= inner.length && containsAddress(outer, inner.address)
 }
 
-export function overlaps(a: Ipv4Prefix, b: Ipv4Prefix): boolean {
+export function overlaps(a: Prefix, b: Prefix): boolean {
   return containsPrefix(a, b) || containsPrefix(b, a)
 }
 
-export function samePrefix(a: Ipv4Prefix, b: Ipv4Prefix): boolean {
+export function samePrefix(a: Prefix, b: Prefix): boolean {
   return a.address === b.address && a.length === b.length
 }
 
-/** `10.244.1.0/24`, as people and `ip route` write it. */
-export function formatPrefix(prefix: Ipv4Prefix): string {
-  return `${formatIpv4(prefix.address)}/${prefix.length}`
+/** `10.244.1.0/24` or `fd00:10:244:1::/64`, as people and `ip route` write it. */
+export function formatPrefix({ address, length }: Prefix): string {
+  return `${typeof address === 'number' ? formatIpv4(address) : formatIpv6(address)}/${length}`
 }
 
 /** Reads `10.244.1.0/24`; host bits are cleared, as Go's net.ParseCIDR does for the network. `null` for anything else. */
@@ -55,4 +83,12 @@ export function parsePrefix(text: string): Ipv4Prefix | null {
   const address = parseIpv4(match?.[1] ?? '')
   const length = Number(match?.[2] ?? 33)
   return address === null || length > 32 ? null : prefixAround(address, length)
+}
+
+/** Reads `fd00:10:244:1::/64`, host bits cleared; `null` for anything else, IPv4 prefixes too. */
+export function parseIpv6Prefix(text: string): Ipv6Prefix | null {
+  const match = /^([^/]+)\/(\d{1,3})$/.exec(text)
+  const address = parseIpv6(match?.[1] ?? '')
+  const length = Number(match?.[2] ?? 129)
+  return address === null || length > 128 ? null : prefixAround(address, length)
 }

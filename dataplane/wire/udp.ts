@@ -81,7 +81,7 @@ export function emit(header: UdpHeader, buf: Uint8Array, at: number): void {
   writeFields(FIELDS, header, buf, at)
 }
 
-/** With a `carriage` the checksum is judged too. */
+/** With a `carriage` the checksum is judged too; over IPv6 there has to be one (RFC 8200 §8.1). */
 export function describe(buf: Uint8Array, at: number, end: number, carriage?: Carriage): FieldNote[] {
   const available = limitOf(buf, end) - at
   if (available < HEADER_LEN) return describeFields('UDP', FIELDS, buf, at, end)
@@ -89,6 +89,8 @@ export function describe(buf: Uint8Array, at: number, end: number, carriage?: Ca
   const problems: FieldProblems<typeof FIELDS> = {}
   if (length < HEADER_LEN) problems.length = `below the ${HEADER_LEN} bytes of the header`
   else if (length > available && carriage?.partial !== true) problems.length = `only ${available} bytes are here`
+  else if (checksum === 0 && typeof carriage?.source === 'bigint' && !carriage.partial)
+    problems.checksum = 'none, and IPv6 demands one'
   else if (checksum !== 0)
     problems.checksum = transportChecksumProblem(buf, at, length, checksum, PROTOCOL_UDP, carriage)
   return describeFields('UDP', FIELDS, buf, at, end, problems)

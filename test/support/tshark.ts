@@ -43,6 +43,9 @@ const SETTINGS = ['ip.check_checksum', 'udp.check_checksum', 'tcp.check_checksum
   `${name}:TRUE`,
 ])
 
+/** Fragments are left as they are. */
+const WHOLE = ['ip.defragment:FALSE', 'ipv6.defragment:FALSE'].flatMap((setting) => ['-o', setting])
+
 /**
  * For every frame, the values of every field as tshark prints them: outermost first, empty when the frame has none.
  * Call inside a test.
@@ -56,7 +59,7 @@ export function dissect(frames: readonly Uint8Array[], fields: readonly string[]
   writeFileSync(file, pcapOf(frames))
   const run = spawnSync(
     'tshark',
-    ['-n', '-r', file, '-d', 'udp.port==8472,vxlan', ...SETTINGS, '-o', 'ip.defragment:FALSE', ...output, ...wanted],
+    ['-n', '-r', file, '-d', 'udp.port==8472,vxlan', ...SETTINGS, ...WHOLE, ...output, ...wanted],
     { encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 },
   )
   if (run.status !== 0) throw new Error(`tshark: ${run.stderr}`)

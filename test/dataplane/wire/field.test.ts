@@ -95,6 +95,33 @@ describe('a header by its table', () => {
   })
 })
 
+describe('a field as wide as an IPv6 address', () => {
+  const WIDE = [
+    { name: 'before', bit: 0, bits: 8, about: 'a neighbour' },
+    { name: 'address', bit: 8, bits: 128, show: 'ipv6', about: '16 whole bytes' },
+    { name: 'after', bit: 136, bits: 8, about: 'the other neighbour' },
+  ] as const satisfies readonly Field[]
+
+  it('is a bigint, read and written without touching its neighbours', () => {
+    const values = fc.record({ before: fc.nat(255), address: fc.bigInt(0n, (1n << 128n) - 1n), after: fc.nat(255) })
+    fc.assert(
+      fc.property(values, offsets, (header, at) => {
+        const buf = new Uint8Array(at + 18).fill(0xa5)
+        writeFields(WIDE, header, buf, at)
+        expect(readFields(WIDE, buf, at)).toEqual(header)
+        expect(BigInt(`0x${hexOf(buf.subarray(at + 1, at + 17))}`)).toBe(header.address)
+      }),
+    )
+  })
+
+  it('is described as people write it', () => {
+    const buf = new Uint8Array(18)
+    writeFields(WIDE, { before: 1, address: (0xfe80n << 112n) | 1n, after: 2 }, buf, 0)
+    expect(describeFields('Test', WIDE, buf, 0, 18)[1]).toMatchObject({ at: 1, length: 16, value: 'fe80::1' })
+    expect(describeFields('Test', WIDE, buf, 0, 16)[1]).toMatchObject({ value: '', problem: 'truncated' })
+  })
+})
+
 describe('hex', () => {
   it('has as many digits as the bits need', () => {
     expect([formatHex(8, 8), formatHex(1, 13), formatHex(2, 3)]).toEqual(['0x08', '0x0001', '0x2'])

@@ -3,7 +3,11 @@ import { describe, expect, it } from 'vitest'
 import type { DropReason } from '../../../dataplane/drop-reason.ts'
 import * as ethernet from '../../../dataplane/wire/ethernet.ts'
 import * as icmpv4 from '../../../dataplane/wire/icmpv4.ts'
+import * as icmpv6 from '../../../dataplane/wire/icmpv6.ts'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
+import * as ipv6 from '../../../dataplane/wire/ipv6.ts'
+import * as extension from '../../../dataplane/wire/ipv6-extension.ts'
+import * as fragment from '../../../dataplane/wire/ipv6-fragment.ts'
 import { describeLayers, VXLAN_PORT } from '../../../dataplane/wire/layers.ts'
 import * as tcp from '../../../dataplane/wire/tcp.ts'
 import * as udp from '../../../dataplane/wire/udp.ts'
@@ -43,9 +47,27 @@ class Rebuilder {
   packet(): void {
     const ip = this.header(ipv4, (header) => header.headerWords * 4)
     if (ip.fragmentOffset !== 0 || (ip.flags & 1) !== 0) return
-    if (ip.protocol === ipv4.PROTOCOL_TCP) this.header(tcp, (header) => header.headerWords * 4)
-    if (ip.protocol === ipv4.PROTOCOL_ICMP) this.header(icmpv4, () => icmpv4.HEADER_LEN)
-    if (ip.protocol !== ipv4.PROTOCOL_UDP) return
+    this.transport(ip.protocol)
+  }
+
+  /** IPv6 with its extension headers; what a fragment carries goes as payload. */
+  packet6(): void {
+    let protocol = this.header(ipv6, () => ipv6.HEADER_LEN).nextHeader
+    while (extension.isExtension(protocol)) {
+      if (protocol === extension.FRAGMENT) {
+        this.header(fragment, () => fragment.HEADER_LEN)
+        return
+      }
+      protocol = this.header(extension, (header) => extension.HEADER_LEN + header.options.length).nextHeader
+    }
+    this.transport(protocol)
+  }
+
+  transport(protocol: number): void {
+    if (protocol === ipv4.PROTOCOL_TCP) this.header(tcp, (header) => header.headerWords * 4)
+    if (protocol === ipv4.PROTOCOL_ICMP) this.header(icmpv4, () => icmpv4.HEADER_LEN)
+    if (protocol === ipv6.PROTOCOL_ICMPV6) this.header(icmpv6, () => icmpv6.HEADER_LEN)
+    if (protocol !== ipv4.PROTOCOL_UDP) return
     const { destinationPort } = this.header(udp, () => udp.HEADER_LEN)
     if (destinationPort !== VXLAN_PORT) return
     this.header(vxlan, () => vxlan.HEADER_LEN)
@@ -55,6 +77,7 @@ class Rebuilder {
   frame(): void {
     const { etherType } = this.header(ethernet, () => ethernet.HEADER_LEN)
     if (etherType === ethernet.ETHERTYPE_IPV4) this.packet()
+    if (etherType === ethernet.ETHERTYPE_IPV6) this.packet6()
   }
 
   rest(): Uint8Array {
@@ -64,6 +87,9 @@ class Rebuilder {
 }
 
 const named = GOLDEN_FRAMES.map((frame) => [frame.name, frame.bytes] as const)
+/** The IP layer inside the tunnel. */
+const innerOf = (name: string) =>
+  name.startsWith('vxlan-ipv6/') ? { layer: 'IPv6', wire: ipv6 } : { layer: 'IPv4', wire: ipv4 }
 const OUTER_IP = ethernet.HEADER_LEN
 const OUTER_UDP = OUTER_IP + ipv4.HEADER_LEN
 const INNER_IP = OUTER_UDP + udp.HEADER_LEN + vxlan.HEADER_LEN + ethernet.HEADER_LEN
@@ -86,9 +112,19 @@ describe('the golden frames', () => {
     expect(kinds('vxlan-udpcsum')).toEqual(
       expect.arrayContaining(['icmp-echo-request', 'tcp-syn', 'tcp-data', 'udp', 'udp-first-fragment', 'inner-ce']),
     )
+    expect(kinds('vxlan-ipv6')).toEqual(
+      expect.arrayContaining([
+        'icmpv6-echo-request',
+        'tcp-syn',
+        'tcp-data',
+        'udp',
+        'hop-by-hop',
+        'destination-options',
+      ]),
+    )
     for (const { name, bytes } of GOLDEN_FRAMES) {
       const checksum = udp.getChecksum(new DataView(bytes.buffer), OUTER_UDP)
-      expect(checksum !== 0, name).toBe(name.startsWith('vxlan-udpcsum/'))
+      expect(checksum !== 0, name).toBe(!name.startsWith('vxlan-noudpcsum/'))
     }
   })
 
@@ -103,7 +139,7 @@ describe('the golden frames', () => {
     const notes = describeLayers(bytes, 0, bytes.length, 'ethernet')
     expect(notes.filter((note) => note.problem !== undefined)).toEqual([])
     const layers = notes.map((note) => note.layer).filter((layer, index, all) => layer !== all[index - 1])
-    expect(layers.slice(0, 6), name).toEqual(['Ethernet', 'IPv4', 'UDP', 'VXLAN', 'Ethernet', 'IPv4'])
+    expect(layers.slice(0, 6), name).toEqual(['Ethernet', 'IPv4', 'UDP', 'VXLAN', 'Ethernet', innerOf(name).layer])
   })
 
   it('show how the kernel sets the outer ECN field: copied, but CE goes out as ECT(0)', () => {
@@ -116,17 +152,23 @@ describe('the golden frames', () => {
     expect(ecn('inner-ect-0')).toEqual([2, 2])
     expect(ecn('inner-ce')).toEqual([2, 3])
   })
+
+  it('show that it does the same for IPv6 inside', () => {
+    const view = new DataView(goldenFrame('vxlan-ipv6/inner-ce').buffer)
+    expect([ipv4.getTos(view, OUTER_IP) & 3, ipv6.getEcn(view, INNER_IP)]).toEqual([2, 3])
+  })
 })
 
 describe('a planted fault in a golden frame', () => {
   it.each(named)('%s: one changed byte of what a checksum covers is found', (name, bytes) => {
     const headers = ['Ethernet', 'VXLAN', 'payload']
+    const { wire } = innerOf(name)
     const whole = describeLayers(bytes, 0, bytes.length, 'ethernet')
     const covered = whole.filter(
       (note) =>
-        !headers.includes(note.layer) && note.at >= INNER_IP && note.at + note.length <= INNER_IP + ipv4.HEADER_LEN,
+        !headers.includes(note.layer) && note.at >= INNER_IP && note.at + note.length <= INNER_IP + wire.HEADER_LEN,
     )
-    expect(covered.length, name).toBe(ipv4.FIELDS.length)
+    expect(covered.length, name).toBe(wire.FIELDS.length)
     for (const { at } of covered) {
       const changed = bytes.slice()
       changed[at] = (changed[at] ?? 0) ^ 0x10

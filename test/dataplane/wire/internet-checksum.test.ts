@@ -7,6 +7,7 @@ import {
   finish,
   fold,
   sumPseudoHeader,
+  sumPseudoHeader6,
   sumWords,
 } from '../../../dataplane/wire/internet-checksum.ts'
 import { bytesFrom } from '../../support/hex-bytes.ts'
@@ -56,5 +57,17 @@ describe('the Internet checksum', () => {
   it('sums the pseudo header as if it lay before the datagram', () => {
     const pseudo = bytesFrom('0a f4 01 07  ff fe fd fc  00 11 01 02')
     expect(sumPseudoHeader(0x0af40107, 0xfffefdfc, 17, 0x0102)).toBe(sumWords(pseudo, 0, pseudo.length))
+  })
+
+  it('sums the pseudo header of IPv6 as if it lay before the packet, also with a length beyond 16 bits', () => {
+    // RFC 8200 §8.1: addresses, 32 bits of length, three zero bytes, next header.
+    const pseudo = bytesFrom(
+      'fd00 0010 0244 0001 0000 0000 0000 0107  fe80 ffff fdfc 0000 8000 0000 0000 0002  00 01 01 02 000000 3a',
+    )
+    const [source, destination] = [
+      0xfd00_0010_0244_0001_0000_0000_0000_0107n,
+      0xfe80_ffff_fdfc_0000_8000_0000_0000_0002n,
+    ]
+    expect(sumPseudoHeader6(source, destination, 58, 0x10102)).toBe(sumWords(pseudo, 0, pseudo.length))
   })
 })

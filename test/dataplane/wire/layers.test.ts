@@ -1,30 +1,28 @@
 // The walk through the layers of a packet, on good ones, damaged ones and random bytes; and the hex dump.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { FieldNote } from '../../../dataplane/wire/field.ts'
 import * as icmpv4 from '../../../dataplane/wire/icmpv4.ts'
 import { finish, sumWords } from '../../../dataplane/wire/internet-checksum.ts'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
 import { describeLayers, hexDump, type Layer } from '../../../dataplane/wire/layers.ts'
 import { GOLDEN_FRAMES, goldenFrame } from '../../support/golden-frames.ts'
 import { bytesFrom } from '../../support/hex-bytes.ts'
+import { INNER_AT, problems, route, value, walk } from '../../support/layer-walk.ts'
 
-const LAYERS: readonly Layer[] = ['virtio-net', 'ethernet', 'ipv4', 'icmpv4', 'udp', 'tcp', 'vxlan']
-
-/** Names of the layers in the order of the walk, each once per stretch. */
-function route(notes: readonly FieldNote[]): string {
-  const layers = notes.map((note) => note.layer)
-  return layers.filter((layer, index) => layer !== layers[index - 1]).join(' ')
-}
-
-const walk = (buf: Uint8Array, first: Layer = 'ethernet') => describeLayers(buf, 0, buf.length, first)
-const value = (notes: readonly FieldNote[], layer: string, name: string) =>
-  notes.filter((note) => note.layer === layer && note.name === name).map((note) => note.value)
-const problems = (notes: readonly FieldNote[]) =>
-  notes.filter((note) => note.problem !== undefined).map((note) => `${note.layer} ${note.name}: ${note.problem}`)
+const LAYERS: readonly Layer[] = [
+  'virtio-net',
+  'ethernet',
+  'arp',
+  'ipv4',
+  'ipv6',
+  'icmpv4',
+  'icmpv6',
+  'udp',
+  'tcp',
+  'vxlan',
+]
 
 const OUTER = 'Ethernet IPv4 UDP VXLAN Ethernet IPv4'
-const INNER_AT = 64
 
 describe('the walk through the layers', () => {
   it.each([
@@ -85,12 +83,15 @@ describe('the walk through the layers', () => {
     const frame = goldenFrame('vxlan-udpcsum/udp')
     expect(route(describeLayers(frame, 0, frame.length, 'ethernet', 4789))).toBe('Ethernet IPv4 UDP payload')
   })
+})
 
-  it('leaves IPv6 alone: it is payload here', () => {
-    const inner = '60 00 00 00 00 00 3b 40'
-    expect(route(walk(bytesFrom(`0e5a00000002 0e5a00000001 86dd ${inner}`)))).toBe('Ethernet payload')
-    expect(route(walk(bytesFrom(`00000000000000000000 ${inner}`), 'virtio-net'))).toBe('virtio-net payload')
-    expect(problems(walk(bytesFrom(`00000000000000000000 ${inner}`), 'virtio-net'))).toEqual([])
+describe('the walk through ARP', () => {
+  it('ends there, padding shown as padding', () => {
+    const request = '0001 0800 06 04 0001 0e5a00000001 0af40100 000000000000 0af40200'
+    const notes = walk(bytesFrom(`ffffffffffff 0e5a00000001 0806 ${request} ${'00'.repeat(18)}`))
+    expect(route(notes)).toBe('Ethernet ARP padding')
+    expect(value(notes, 'ARP', 'targetAddress')).toEqual(['10.244.2.0'])
+    expect(problems(notes)).toEqual([])
   })
 })
 

@@ -1,7 +1,7 @@
 // Lists of options: whole ones, and those that lie about their lengths.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { describeOptions, parseOptions } from '../../../dataplane/wire/options.ts'
+import { describeOptions, IPV6_OPTIONS, parseOptions } from '../../../dataplane/wire/options.ts'
 import { bytesFrom } from '../../support/hex-bytes.ts'
 
 const NAMES = { 2: { name: 'two', about: 'known', show: (data: Uint8Array) => String(data[0]) } }
@@ -63,5 +63,23 @@ describe('a list of options', () => {
       }),
       { numRuns: 1000 },
     )
+  })
+})
+
+describe('a list of IPv6 options', () => {
+  const parsed = (hex: string) => parseOptions(bytesFrom(hex), 0, bytesFrom(hex).length, IPV6_OPTIONS)
+
+  it('has lengths that count the data alone, one-byte padding, and no end but its own', () => {
+    expect(parsed('05 02 00 01 00 00 01 00')).toEqual([
+      { kind: 5, length: 4, data: bytesFrom('00 01') },
+      { kind: 0, length: 1, data: new Uint8Array() },
+      { kind: 0, length: 1, data: new Uint8Array() },
+      { kind: 1, length: 2, data: new Uint8Array() },
+    ])
+  })
+
+  it('ends before an option that is cut off', () => {
+    expect(parsed('00 01 05 00')).toHaveLength(1)
+    expect(parsed('00 01')).toHaveLength(1)
   })
 })

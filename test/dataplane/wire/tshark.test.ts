@@ -6,12 +6,13 @@ import { GOLDEN_FRAMES, goldenFrame } from '../../support/golden-frames.ts'
 import { dissect, whyNoTshark } from '../../support/tshark.ts'
 import { numberOf } from '../../support/wire-properties.ts'
 
-/** Our layer and field, its name in tshark, and the factor between our unit and tshark's. */
+/** Our layer (or layers) and field, its name in tshark, and the factor between our unit and tshark's. */
 const SAME: readonly (readonly [layer: string, name: string, tshark: string, factor?: number])[] = [
   ['Ethernet', 'destination', 'eth.dst'],
   ['Ethernet', 'source', 'eth.src'],
   ['Ethernet', 'etherType', 'eth.type'],
-  ['IPv4', 'version', 'ip.version'],
+  // To tshark, IPv6 headers have both.
+  ['IPv4|IPv6', 'version', 'ip.version'],
   ['IPv4', 'headerWords', 'ip.hdr_len', 4],
   ['IPv4', 'dscp', 'ip.dsfield.dscp'],
   ['IPv4', 'ecn', 'ip.dsfield.ecn'],
@@ -23,6 +24,20 @@ const SAME: readonly (readonly [layer: string, name: string, tshark: string, fac
   ['IPv4', 'checksum', 'ip.checksum'],
   ['IPv4', 'source', 'ip.src'],
   ['IPv4', 'destination', 'ip.dst'],
+  ['IPv6', 'version', 'ipv6.version'],
+  ['IPv6', 'dscp', 'ipv6.tclass.dscp'],
+  ['IPv6', 'ecn', 'ipv6.tclass.ecn'],
+  ['IPv6', 'flowLabel', 'ipv6.flow'],
+  ['IPv6', 'payloadLength', 'ipv6.plen'],
+  ['IPv6', 'nextHeader', 'ipv6.nxt'],
+  ['IPv6', 'hopLimit', 'ipv6.hlim'],
+  ['IPv6 fragment', 'fragmentOffset', 'ipv6.fraghdr.offset'],
+  ['IPv6 fragment', 'moreFragments', 'ipv6.fraghdr.more'],
+  ['IPv6 fragment', 'identification', 'ipv6.fraghdr.ident'],
+  ['IPv6 fragment', 'nextHeader', 'ipv6.fraghdr.nxt'],
+  ['IPv6 hop-by-hop', 'nextHeader', 'ipv6.hopopts.nxt'],
+  ['IPv6 hop-by-hop', 'routerAlert', 'ipv6.opt.router_alert'],
+  ['IPv6 destination', 'nextHeader', 'ipv6.dstopts.nxt'],
   ['UDP', 'sourcePort', 'udp.srcport'],
   ['UDP', 'destinationPort', 'udp.dstport'],
   ['UDP', 'length', 'udp.length'],
@@ -32,6 +47,11 @@ const SAME: readonly (readonly [layer: string, name: string, tshark: string, fac
   ['ICMP', 'type', 'icmp.type'],
   ['ICMP', 'code', 'icmp.code'],
   ['ICMP', 'checksum', 'icmp.checksum'],
+  ['ICMPv6', 'type', 'icmpv6.type'],
+  ['ICMPv6', 'code', 'icmpv6.code'],
+  ['ICMPv6', 'checksum', 'icmpv6.checksum'],
+  ['ICMPv6', 'identifier', 'icmpv6.echo.identifier'],
+  ['ICMPv6', 'sequence', 'icmpv6.echo.sequence_number'],
   ['TCP', 'sourcePort', 'tcp.srcport'],
   ['TCP', 'destinationPort', 'tcp.dstport'],
   ['TCP', 'sequence', 'tcp.seq_raw'],
@@ -51,12 +71,24 @@ const FIRST: readonly (readonly [layer: string, name: string, tshark: string])[]
   ['ICMP', 'sequence', 'icmp.seq'],
 ]
 
-const STATUS = ['ip', 'udp', 'tcp', 'icmp'].map((protocol) => `${protocol}.checksum.status`)
+/** Addresses, compared as they are written. */
+const SAME_TEXT: readonly (readonly [layer: string, name: string, tshark: string])[] = [
+  ['IPv6', 'source', 'ipv6.src'],
+  ['IPv6', 'destination', 'ipv6.dst'],
+  ['ICMPv6', 'target', 'icmpv6.nd.ns.target_address'],
+]
+
+const STATUS = ['ip', 'udp', 'tcp', 'icmp', 'icmpv6'].map((protocol) => `${protocol}.checksum.status`)
 const BAD = '0'
 const GOOD = '1'
 
+function valuesOf(notes: readonly FieldNote[], layer: string, name: string): string[] {
+  const layers = layer.split('|')
+  return notes.filter((note) => layers.includes(note.layer) && note.name === name).map((note) => note.value)
+}
+
 function numbersOf(notes: readonly FieldNote[], layer: string, name: string, factor = 1): number[] {
-  return notes.filter((note) => note.layer === layer && note.name === name).map((note) => numberOf(note.value) * factor)
+  return valuesOf(notes, layer, name).map((value) => numberOf(value) * factor)
 }
 
 function needTshark(context: TestContext): void {
@@ -69,7 +101,7 @@ describe('tshark', () => {
     needTshark(context)
     const dissected = dissect(
       GOLDEN_FRAMES.map((frame) => frame.bytes),
-      [...SAME, ...FIRST].map(([, , field]) => field),
+      [...SAME, ...FIRST, ...SAME_TEXT].map(([, , field]) => field),
     )
     expect(dissected).toHaveLength(GOLDEN_FRAMES.length)
     const compared = new Map<string, number>()
@@ -83,6 +115,11 @@ describe('tshark', () => {
       for (const [layer, note, field] of FIRST) {
         const theirs = dissected[index]?.get(field)?.slice(0, 1).map(numberOf) ?? []
         expect(numbersOf(notes, layer, note), `${name} ${field}`).toEqual(theirs)
+        compared.set(field, (compared.get(field) ?? 0) + theirs.length)
+      }
+      for (const [layer, note, field] of SAME_TEXT) {
+        const theirs = dissected[index]?.get(field) ?? []
+        expect(valuesOf(notes, layer, note), `${name} ${field}`).toEqual(theirs)
         compared.set(field, (compared.get(field) ?? 0) + theirs.length)
       }
     }
@@ -104,15 +141,20 @@ describe('tshark', () => {
 
   it('and describe both find one flipped bit, each in the right checksum', (context) => {
     needTshark(context)
-    const names = ['tcp-data', 'udp', 'icmp-echo-request']
-    const flipped = names.map((name) => {
-      const frame = goldenFrame(`vxlan-noudpcsum/${name}`).slice()
+    const names = ['tcp-data', 'udp', 'icmp-echo-request'].map((name) => `vxlan-noudpcsum/${name}`)
+    const flipped = [...names, 'vxlan-ipv6/icmpv6-echo-request'].map((name) => {
+      const frame = goldenFrame(name).slice()
       const last = frame.length - 1
       frame[last] = (frame[last] ?? 0) ^ 0x01
       return frame
     })
     const bad = dissect(flipped, STATUS).map((frame) => STATUS.filter((field) => frame.get(field)?.includes(BAD)))
-    expect(bad).toEqual([['tcp.checksum.status'], ['udp.checksum.status'], ['icmp.checksum.status']])
+    expect(bad).toEqual([
+      ['tcp.checksum.status'],
+      ['udp.checksum.status'],
+      ['icmp.checksum.status'],
+      ['udp.checksum.status', 'icmpv6.checksum.status'],
+    ])
     const ours = flipped.map((frame) =>
       describeLayers(frame, 0, frame.length, 'ethernet').filter((note) => note.problem !== undefined),
     )
@@ -120,6 +162,7 @@ describe('tshark', () => {
       ['TCP checksum'],
       ['UDP checksum'],
       ['ICMP checksum'],
+      ['UDP checksum', 'ICMPv6 checksum'],
     ])
   })
 })

@@ -54,6 +54,16 @@ describe('the UDP checksum in a description', () => {
     expect(judged(odd, () => 0xbeef)).toMatch(/^wrong, should be 0x[0-9a-f]{4}$/)
   })
 
+  it('has to be there over IPv6, but for a part of a datagram', () => {
+    const buf = bytesFrom('0f a0 13 88 00 08 00 00')
+    const over = (partial: boolean) =>
+      udp
+        .describe(buf, 0, buf.length, { source: 1n, destination: 2n, partial, pending: false })
+        .flatMap(({ problem }) => problem ?? [])
+    expect(over(false)).toEqual(['none, and IPv6 demands one'])
+    expect(over(true)).toEqual([])
+  })
+
   it('is recognised when it holds only the pseudo-header sum, which is right where somebody completes it', () => {
     expect(judged(odd, (_, pseudo) => pseudo)).toMatch(/only the pseudo-header sum/)
     expect(judged(odd, (_, pseudo) => pseudo, { ...CARRIAGE, pending: true })).toBeUndefined()

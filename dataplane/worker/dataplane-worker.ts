@@ -24,6 +24,8 @@ export interface DataplaneWorkerOptions {
 export class DataplaneWorker {
   readonly counters: Counters
   readonly #worker: Worker
+  /** Resolves when the thread has ended, asked to or not. */
+  readonly #gone: Promise<void>
   readonly #bell: Doorbell
   readonly #options: DataplaneWorkerOptions
   readonly #tableWaiters = new Map<number, () => void>()
@@ -44,6 +46,7 @@ export class DataplaneWorker {
     // `.ts` when run from source, `.js` when built.
     const script = new URL(`./worker-main${extname(import.meta.url)}`, import.meta.url)
     this.#worker = new Worker(script, { workerData: setup })
+    this.#gone = new Promise((resolve) => this.#worker.once('exit', () => resolve()))
     this.#worker.on('message', (report: WorkerReport) => this.#hear(report))
     this.#worker.on('error', (error) => this.#options.onDeath(error as Error))
   }
@@ -79,12 +82,11 @@ export class DataplaneWorker {
     this.#say({ type: 'device', fd })
   }
 
-  /** Ends the thread after what it is doing. Resolves when it is gone; descriptors stay open, they are the caller's. */
+  /** Ends the thread after what it is doing. Resolves when it is gone, also when it died before; descriptors stay open, they are the caller's. */
   async stop(): Promise<void> {
     this.#stopping = true
-    const gone = new Promise<void>((resolve) => this.#worker.once('exit', () => resolve()))
     this.#say({ type: 'stop' })
-    await gone
+    await this.#gone
     this.#bell.close()
   }
 

@@ -32,6 +32,8 @@ export class DataplaneWorker {
   #generation = 0
   #onSteps: ((steps: readonly RecordedStep[]) => void) | null = null
   #stopping = false
+  /** The bell's descriptor is closed, and its number may be somebody else's by now: nothing is said any more. */
+  #ended = false
 
   private constructor(options: DataplaneWorkerOptions, bell: Doorbell) {
     this.#options = options
@@ -87,10 +89,12 @@ export class DataplaneWorker {
     this.#stopping = true
     this.#say({ type: 'stop' })
     await this.#gone
-    this.#bell.close()
+    if (!this.#ended) this.#bell.close()
+    this.#ended = true
   }
 
   #say(command: WorkerCommand): void {
+    if (this.#ended) return
     this.#worker.postMessage(command)
     this.#bell.ring()
   }

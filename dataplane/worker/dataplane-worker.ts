@@ -24,12 +24,16 @@ export interface DataplaneWorkerOptions {
 export class DataplaneWorker {
   readonly counters: Counters
   readonly #worker: Worker
+  /** Resolves when the thread has ended, asked to or not. */
+  readonly #gone: Promise<void>
   readonly #bell: Doorbell
   readonly #options: DataplaneWorkerOptions
   readonly #tableWaiters = new Map<number, () => void>()
   #generation = 0
   #onSteps: ((steps: readonly RecordedStep[]) => void) | null = null
   #stopping = false
+  /** The bell's descriptor is closed, and its number may be somebody else's by now: nothing is said any more. */
+  #ended = false
 
   private constructor(options: DataplaneWorkerOptions, bell: Doorbell) {
     this.#options = options
@@ -44,6 +48,7 @@ export class DataplaneWorker {
     // `.ts` when run from source, `.js` when built.
     const script = new URL(`./worker-main${extname(import.meta.url)}`, import.meta.url)
     this.#worker = new Worker(script, { workerData: setup })
+    this.#gone = new Promise((resolve) => this.#worker.once('exit', () => resolve()))
     this.#worker.on('message', (report: WorkerReport) => this.#hear(report))
     this.#worker.on('error', (error) => this.#options.onDeath(error as Error))
   }
@@ -79,16 +84,17 @@ export class DataplaneWorker {
     this.#say({ type: 'device', fd })
   }
 
-  /** Ends the thread after what it is doing. Resolves when it is gone; descriptors stay open, they are the caller's. */
+  /** Ends the thread after what it is doing. Resolves when it is gone, also when it died before; descriptors stay open, they are the caller's. */
   async stop(): Promise<void> {
     this.#stopping = true
-    const gone = new Promise<void>((resolve) => this.#worker.once('exit', () => resolve()))
     this.#say({ type: 'stop' })
-    await gone
-    this.#bell.close()
+    await this.#gone
+    if (!this.#ended) this.#bell.close()
+    this.#ended = true
   }
 
   #say(command: WorkerCommand): void {
+    if (this.#ended) return
     this.#worker.postMessage(command)
     this.#bell.ring()
   }

@@ -62,6 +62,7 @@ export async function configureOverlayLink(overlay: OverlayLink, where: InNamesp
   ])
   await batch('ip', planOverlayLink(overlay, link, routes), where)
   await quietRouterAdvertisements(overlay.name, where)
+  await acceptOwnAnswers(overlay.name, where)
 }
 
 /** Commands that bring `link` and `routes` (the main table) to what `overlay` asks for. */
@@ -117,4 +118,13 @@ export async function removeOverlayLink(name: string, where: InNamespace = {}): 
 /** As flannel does, best effort: kernels without IPv6 have no such setting. */
 export async function quietRouterAdvertisements(name: string, where: InNamespace = {}): Promise<void> {
   await writeSetting(`net/ipv6/conf/${name}/accept_ra`, 0, where).catch(() => {})
+}
+
+/**
+ * The engine's ICMP answers bear this node's own overlay address, and the kernel drops what comes out of a device with
+ * one of its own addresses as source unless told otherwise (accept_local in ip-sysctl.rst). Best effort: where /proc/sys
+ * is read-only only these answers are lost, and the kernel gives most of them itself before the engine has to.
+ */
+async function acceptOwnAnswers(name: string, where: InNamespace): Promise<void> {
+  await writeSetting(`net/ipv4/conf/${name}/accept_local`, 1, where).catch(() => {})
 }

@@ -2,11 +2,14 @@
 // built in a slab, and a slice of the payload where it was read. Called once per super-packet by outbound.ts.
 import { complement, complementUdp, fold, type PacketMemory } from '../memory/packet-memory.ts'
 import * as ipv4 from '../wire/ipv4.ts'
+import * as ipv6 from '../wire/ipv6.ts'
 import * as tcp from '../wire/tcp.ts'
 import * as udp from '../wire/udp.ts'
+import type { InnerPacket } from './inner-packet.ts'
+import { pseudoHeaderSum } from './transport-checksum.ts'
 
-/** Largest IPv4 header plus largest TCP header. */
-const MAX_HEADER_BYTES = 60 + 60
+/** Largest IP and transport header that can be cut: IPv4 and TCP with all their options, or IPv6 with a few extensions. */
+export const MAX_HEADER_BYTES = 60 + 60
 /** Room in front of the inner header for what an encapsulation adds; a multiple of 4 keeps word copies aligned. */
 const ENCAP_ROOM = 24
 const STRIDE = ENCAP_ROOM + MAX_HEADER_BYTES + 16
@@ -27,6 +30,7 @@ export class Segmenter {
   #ipBytes = 0
   #payload = 0
   #payloadTotal = 0
+  #isIpv4 = false
   #isTcp = false
   #identification = 0
   #sequence = 0
@@ -49,27 +53,38 @@ export class Segmenter {
   }
 
   /**
-   * Prepares the super-packet at `at`: IPv4 header of `ipBytes`, TCP or UDP header, `length` bytes in all, to be cut
-   * into payloads of `gsoSize`. The caller has checked the lengths. Changes bytes of the header that was read (it
-   * serves as the template), never the payload.
+   * Prepares a super-packet of TCP or UDP, headers of at most {@link MAX_HEADER_BYTES}, to be cut into payloads of
+   * `gsoSize`. Changes bytes of the header that was read (it serves as the template), never the payload.
    */
-  begin(at: number, ipBytes: number, headerBytes: number, length: number, gsoSize: number): void {
-    const { view } = this.#memory
-    const transport = at + ipBytes
+  begin(packet: InnerPacket, gsoSize: number): void {
+    const { at, ipBytes, headerBytes } = packet
     this.#at = at
     this.#ipBytes = ipBytes
+    this.#isIpv4 = packet.version === 4
+    this.#isTcp = packet.protocol === ipv4.PROTOCOL_TCP
     this.headerBytes = headerBytes
     this.#payload = at + headerBytes
-    this.#payloadTotal = length - headerBytes
+    this.#payloadTotal = packet.length - headerBytes
     this.payloadBytes = gsoSize
     this.count = Math.ceil(this.#payloadTotal / gsoSize)
-    this.#identification = ipv4.getIdentification(view, at)
-    this.#isTcp = ipv4.getProtocol(view, at) === ipv4.PROTOCOL_TCP
     // What stays the same is summed once, with the varying fields zeroed.
+    if (this.#isIpv4) this.#beginIpv4(at, ipBytes)
+    this.#beginTransport(at + ipBytes)
+    const transportHeader = this.#memory.sum(at + ipBytes, headerBytes - ipBytes)
+    this.#transportSum = fold(pseudoHeaderSum(this.#memory, packet, 0) + transportHeader)
+  }
+
+  #beginIpv4(at: number, ipBytes: number): void {
+    const { view } = this.#memory
+    this.#identification = ipv4.getIdentification(view, at)
     ipv4.setTotalLength(view, at, 0)
     ipv4.setIdentification(view, at, 0)
     ipv4.setChecksum(view, at, 0)
     this.#ipSum = this.#memory.sum(at, ipBytes)
+  }
+
+  #beginTransport(transport: number): void {
+    const { view } = this.#memory
     if (this.#isTcp) {
       this.#sequence = tcp.getSequence(view, transport)
       this.#flags = tcp.getFlags(view, transport)
@@ -80,10 +95,6 @@ export class Segmenter {
       udp.setLength(view, transport, 0)
       udp.setChecksum(view, transport, 0)
     }
-    const addresses = this.#memory.sum(at + ipv4.SOURCE_OFFSET, 8)
-    this.#transportSum = fold(
-      addresses + ipv4.getProtocol(view, at) + this.#memory.sum(transport, headerBytes - ipBytes),
-    )
   }
 
   /** Offset of the payload slice of packet `index`. */
@@ -106,10 +117,14 @@ export class Segmenter {
     this.#copyHeader(at)
     const payload = this.payloadLength(index)
     const total = this.headerBytes + payload
-    const identification = (this.#identification + index) & 0xffff
-    ipv4.setTotalLength(view, at, total)
-    ipv4.setIdentification(view, at, identification)
-    ipv4.setChecksum(view, at, complement(this.#ipSum + total + identification))
+    if (this.#isIpv4) {
+      const identification = (this.#identification + index) & 0xffff
+      ipv4.setTotalLength(view, at, total)
+      ipv4.setIdentification(view, at, identification)
+      ipv4.setChecksum(view, at, complement(this.#ipSum + total + identification))
+    } else {
+      ipv6.setPayloadLength(view, at, total - ipv6.HEADER_LEN)
+    }
     const payloadSum = this.#memory.sum(this.payloadAt(index), payload)
     if (this.#isTcp) this.#finishTcp(at + this.#ipBytes, index, total - this.#ipBytes, payloadSum)
     else this.#finishUdp(at + this.#ipBytes, total - this.#ipBytes, payloadSum)

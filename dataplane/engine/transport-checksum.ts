@@ -4,9 +4,7 @@ import { complement, complementUdp, fold, type PacketMemory } from '../memory/pa
 import * as ipv4 from '../wire/ipv4.ts'
 import * as tcp from '../wire/tcp.ts'
 import * as udp from '../wire/udp.ts'
-
-/** Source and destination address together. */
-const ADDRESS_BYTES = 8
+import type { InnerPacket } from './inner-packet.ts'
 
 /** Where the checksum field of a transport header lies, -1 for a protocol that we do not know. */
 export function checksumOffsetOf(protocol: number): number {
@@ -14,10 +12,12 @@ export function checksumOffsetOf(protocol: number): number {
   return protocol === ipv4.PROTOCOL_UDP ? udp.CHECKSUM_OFFSET : -1
 }
 
-/** Sum of the pseudo-header (RFC 793 §3.1, RFC 768) of the IPv4 packet at `at`, for a transport part of `length` bytes. */
-export function pseudoHeaderSum(memory: PacketMemory, at: number, length: number): number {
-  const addresses = memory.sum(at + ipv4.SOURCE_OFFSET, ADDRESS_BYTES)
-  return fold(addresses + ipv4.getProtocol(memory.view, at) + length)
+/**
+ * Sum of the pseudo-header for a transport part of `length` bytes: addresses, protocol, length (RFC 9293 §3.1, RFC 768,
+ * RFC 8200 §8.1; the upper half of IPv6's 32-bit length is always zero here).
+ */
+export function pseudoHeaderSum(memory: PacketMemory, packet: InnerPacket, length: number): number {
+  return fold(memory.sum(packet.addressesAt, packet.addressBytes) + packet.protocol + length)
 }
 
 /**
@@ -42,17 +42,14 @@ export const CHECKSUM_PARTIAL = 1
 export const CHECKSUM_UNUSED = 2
 export const CHECKSUM_BAD = 3
 
-/** One of the four `CHECKSUM_` states, for the whole TCP or UDP packet at `at` whose transport part has `length` bytes at `transport`. */
-export function verifyTransport(
-  memory: PacketMemory,
-  at: number,
-  transport: number,
-  length: number,
-  protocol: number,
-): number {
+/** One of the four `CHECKSUM_` states, for a whole TCP or UDP packet. UDP over IPv6 has no "unused" (RFC 8200 §8.1). */
+export function verifyTransport(memory: PacketMemory, packet: InnerPacket): number {
+  const { protocol } = packet
+  const transport = packet.at + packet.ipBytes
+  const length = packet.length - packet.ipBytes
   const stored = memory.view.getUint16(transport + checksumOffsetOf(protocol))
-  if (stored === 0 && protocol === ipv4.PROTOCOL_UDP) return CHECKSUM_UNUSED
-  const pseudo = pseudoHeaderSum(memory, at, length)
+  if (stored === 0 && protocol === ipv4.PROTOCOL_UDP) return packet.version === 4 ? CHECKSUM_UNUSED : CHECKSUM_BAD
+  const pseudo = pseudoHeaderSum(memory, packet, length)
   if (fold(pseudo + memory.sum(transport, length)) === 0xffff) return CHECKSUM_GOOD
   return stored === pseudo ? CHECKSUM_PARTIAL : CHECKSUM_BAD
 }

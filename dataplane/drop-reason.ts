@@ -4,9 +4,9 @@
 export const DROP_REASONS = {
   // outbound: TUN → underlay
   'not-ip': { where: 'outbound', about: 'the version nibble is neither 4 nor 6' },
-  'ipv6-unsupported': { where: 'both', about: 'an inner IPv6 packet; this version carries IPv4 inside' },
   'vnet-inconsistent': { where: 'outbound', about: 'the virtio-net header contradicts the packet behind it' },
   'no-route': { where: 'outbound', about: 'no lease covers the destination; the pod is told with ICMP' },
+  'headers-too-long': { where: 'outbound', about: 'a super-packet whose headers are too long to be cut' },
   'too-big': { where: 'outbound', about: 'larger than the MTU with DF set; the pod is told with ICMP' },
   'link-local-or-multicast': { where: 'outbound', about: 'multicast, broadcast or link-local noise of the host' },
   'tx-queue-full': { where: 'outbound', about: 'the socket stayed full for longer than the bounded wait' },
@@ -40,6 +40,7 @@ export const DROP_REASONS = {
     where: 'both',
     about: 'a header length field is smaller than the header or larger than the packet',
   },
+  'too-many-extensions': { where: 'both', about: 'more IPv6 extension headers than any host sends' },
   'bad-version': { where: 'both', about: 'the IP version field is wrong' },
 } as const satisfies Record<string, { where: 'outbound' | 'inbound' | 'both'; about: string }>
 

@@ -7,9 +7,11 @@
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
 import * as ipv4 from '../wire/ipv4.ts'
+import * as ipv6 from '../wire/ipv6.ts'
 import * as tcp from '../wire/tcp.ts'
 import * as udp from '../wire/udp.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
+import { InnerPacket, sameHosts } from './inner-packet.ts'
 import { checksumOffsetOf, pseudoHeaderSum, setHeaderChecksum } from './transport-checksum.ts'
 import type { TunWriter } from './tun-writer.ts'
 
@@ -24,13 +26,10 @@ const MERGEABLE_FLAGS = tcp.FLAG_ACK | tcp.FLAG_PSH | tcp.FLAG_ECE
 /** Packets of one flow that will be written together. */
 class Run {
   id = 0
-  at = 0
-  source = 0
-  destination = 0
-  /** Both, as a signed number. */
+  /** The first packet, whose header will speak for all. */
+  readonly head = new InnerPacket()
+  /** Both ports as one signed number: an unsigned one above 2^31 is boxed when passed on. */
   ports = 0
-  protocol = 0
-  headerBytes = 0
   /** Payload bytes of the first packet: no later one may be larger. */
   payloadBytes = 0
   payloadTotal = 0
@@ -63,47 +62,45 @@ export class Coalescer {
     this.#runs = Array.from({ length: MAX_RUNS }, () => new Run(writer.reserveIovecs(MAX_PACKETS)))
   }
 
-  /** Takes a TCP or UDP packet of `length` bytes at `at`, whole and unfragmented, received as `frameBytes`. */
-  offer(id: number, at: number, length: number, frameBytes: number, partial: boolean): void {
-    const view = this.#view
-    const transport = at + ipv4.HEADER_LEN
-    const protocol = ipv4.getProtocol(view, at)
-    const isTcp = protocol === ipv4.PROTOCOL_TCP
-    const ipBytes = ipv4.getHeaderBytes(view, at)
-    const headerBytes = ipBytes + (isTcp ? tcp.getHeaderBytes(view, at + ipBytes) : udp.HEADER_LEN)
-    const payload = length - headerBytes
-    const ports = tcp.getPorts(view, at + ipBytes) | 0 // signed: an unsigned one above 2^31 is boxed when passed on
-    const index = this.#find(ipv4.getSource(view, at), ipv4.getDestination(view, at), ports, protocol)
-    const mayMerge =
-      ipBytes === ipv4.HEADER_LEN && payload > 0 && (isTcp ? isPlainData(view, transport) : this.#mergeUdp)
+  /** Takes a whole, unfragmented TCP or UDP packet, received as `frameBytes` of datagram. */
+  offer(id: number, packet: InnerPacket, frameBytes: number, partial: boolean): void {
+    const isTcp = packet.protocol === ipv4.PROTOCOL_TCP
+    const transport = packet.at + packet.ipBytes
+    const mayMerge = this.#mayMerge(packet)
+    const pushed = isTcp && (tcp.getFlags(this.#view, transport) & tcp.FLAG_PSH) !== 0
+    const index = this.#find(packet)
     if (index >= 0) {
       const run = this.#runs[index]!
-      if (mayMerge && this.#continues(run, at, transport, headerBytes, payload)) {
-        this.#append(run, id, at, headerBytes, payload, frameBytes)
-        const pushed = isTcp && (tcp.getFlags(view, transport) & tcp.FLAG_PSH) !== 0
-        if (pushed || payload < run.payloadBytes || run.packets === MAX_PACKETS) this.#flush(index)
+      if (mayMerge && this.#continues(run, packet)) {
+        this.#append(run, id, packet, frameBytes)
+        const isShort = packet.length - packet.headerBytes < run.payloadBytes
+        if (pushed || isShort || run.packets === MAX_PACKETS) this.#flush(index)
         return
       }
       this.#flush(index)
     }
-    const ends = isTcp && mayMerge && (tcp.getFlags(view, transport) & tcp.FLAG_PSH) !== 0
-    if (mayMerge && !ends) this.#begin(id, at, headerBytes, payload, frameBytes, partial, ports)
-    else this.#writeAlone(id, at, length, ipBytes, headerBytes, frameBytes, partial)
+    if (mayMerge && !pushed) this.#begin(id, packet, frameBytes, partial)
+    else this.#writeAlone(id, packet, frameBytes, partial)
+  }
+
+  /** Whether the packet can be part of a joined one at all: payload, no IP options or extensions, nothing special in TCP. */
+  #mayMerge(packet: InnerPacket): boolean {
+    if (packet.length === packet.headerBytes) return false
+    if (packet.ipBytes !== (packet.version === 4 ? ipv4.HEADER_LEN : ipv6.HEADER_LEN)) return false
+    return packet.protocol === ipv4.PROTOCOL_TCP ? isPlainData(this.#view, packet.at + packet.ipBytes) : this.#mergeUdp
   }
 
   /** Writes what is open between two hosts for a protocol: something of theirs that has no ports comes next. */
-  flushHosts(source: number, destination: number, protocol: number): void {
+  flushHosts(packet: InnerPacket): void {
     for (let index = this.#open - 1; index >= 0; index--) {
-      const run = this.#runs[index]!
-      if (run.source === source && run.destination === destination && run.protocol === protocol) this.#flush(index)
+      const { head } = this.#runs[index]!
+      if (head.protocol === packet.protocol && sameHosts(this.#view, head, packet)) this.#flush(index)
     }
   }
 
-  /** Writes what is open of the flow of the TCP or UDP packet at `at`: one that cannot be joined comes next. */
-  flushFlow(at: number): void {
-    const view = this.#view
-    const ports = tcp.getPorts(view, at + ipv4.getHeaderBytes(view, at)) | 0
-    const index = this.#find(ipv4.getSource(view, at), ipv4.getDestination(view, at), ports, ipv4.getProtocol(view, at))
+  /** Writes what is open of the packet's flow: one that cannot be joined comes next. */
+  flushFlow(packet: InnerPacket): void {
+    const index = this.#find(packet)
     if (index >= 0) this.#flush(index)
   }
 
@@ -112,104 +109,102 @@ export class Coalescer {
     while (this.#open > 0) this.#flush(0)
   }
 
-  #find(source: number, destination: number, ports: number, protocol: number): number {
+  #find(packet: InnerPacket): number {
+    const ports = tcp.getPorts(this.#view, packet.at + packet.ipBytes) | 0
     for (let index = this.#open - 1; index >= 0; index--) {
       const run = this.#runs[index]!
-      if (
-        run.ports === ports &&
-        run.source === source &&
-        run.destination === destination &&
-        run.protocol === protocol
-      ) {
-        return index
-      }
+      if (run.ports !== ports || run.head.protocol !== packet.protocol) continue
+      if (sameHosts(this.#view, run.head, packet)) return index
     }
     return -1
   }
 
-  /** Whether the packet at `at` is the next one of the run, alike in all that a joined packet can say only once. */
-  #continues(run: Run, at: number, transport: number, headerBytes: number, payload: number): boolean {
-    const view = this.#view
-    const fragmentWord = ipv4.getFragmentWord(view, at)
+  /** Whether the packet is the next one of the run, alike in all that a joined packet can say only once. */
+  #continues(run: Run, packet: InnerPacket): boolean {
+    const { head } = run
+    const payload = packet.length - packet.headerBytes
     if (
-      headerBytes !== run.headerBytes ||
+      packet.headerBytes !== head.headerBytes ||
       payload > run.payloadBytes ||
-      run.headerBytes + run.payloadTotal + payload > MAX_IP_BYTES ||
-      ipv4.getTos(view, at) !== ipv4.getTos(view, run.at) ||
-      ipv4.getTtl(view, at) !== ipv4.getTtl(view, run.at) ||
-      fragmentWord !== ipv4.getFragmentWord(view, run.at)
+      head.headerBytes + run.payloadTotal + payload > MAX_IP_BYTES ||
+      packet.tos !== head.tos
     ) {
       return false
     }
-    // Without DF the identification matters to whoever reassembles: it must be what cutting would give.
-    if ((fragmentWord & ipv4.DONT_FRAGMENT) === 0) {
-      const next = (ipv4.getIdentification(view, run.at) + run.packets) & 0xffff
-      if (ipv4.getIdentification(view, at) !== next) return false
+    if (!(packet.version === 4 ? this.#continuesIpv4(run, packet.at) : this.#continuesIpv6(head.at, packet.at))) {
+      return false
     }
-    if (run.protocol === ipv4.PROTOCOL_UDP) return true
-    return this.#continuesTcp(run, transport, headerBytes)
+    return packet.protocol === ipv4.PROTOCOL_UDP || this.#continuesTcp(run, packet)
   }
 
-  #continuesTcp(run: Run, transport: number, headerBytes: number): boolean {
+  #continuesIpv4(run: Run, at: number): boolean {
     const view = this.#view
-    const head = run.at + ipv4.HEADER_LEN
+    const head = run.head.at
+    const fragmentWord = ipv4.getFragmentWord(view, at)
+    if (ipv4.getTtl(view, at) !== ipv4.getTtl(view, head)) return false
+    if (fragmentWord !== ipv4.getFragmentWord(view, head)) return false
+    // Without DF the identification matters to whoever reassembles: it must be what cutting would give.
+    if ((fragmentWord & ipv4.DONT_FRAGMENT) !== 0) return true
+    return ipv4.getIdentification(view, at) === ((ipv4.getIdentification(view, head) + run.packets) & 0xffff)
+  }
+
+  #continuesIpv6(head: number, at: number): boolean {
+    const view = this.#view
+    if (ipv6.getFlowLabel(view, at) !== ipv6.getFlowLabel(view, head)) return false
+    return ipv6.getHopLimit(view, at) === ipv6.getHopLimit(view, head)
+  }
+
+  #continuesTcp(run: Run, packet: InnerPacket): boolean {
+    const view = this.#view
+    const head = run.head.at + run.head.ipBytes
+    const transport = packet.at + packet.ipBytes
     if (
-      tcp.getSequence(view, transport) !== run.nextSequence ||
+      (tcp.getSequence(view, transport) | 0) !== run.nextSequence ||
       tcp.getAcknowledgment(view, transport) !== tcp.getAcknowledgment(view, head) ||
       tcp.getUrgentPointer(view, transport) !== tcp.getUrgentPointer(view, head) ||
       ((tcp.getControlWord(view, transport) ^ tcp.getControlWord(view, head)) & ~tcp.PSH_IN_CONTROL_WORD) !== 0
     ) {
       return false
     }
-    const optionBytes = headerBytes - ipv4.HEADER_LEN - tcp.HEADER_LEN
+    const optionBytes = packet.headerBytes - packet.ipBytes - tcp.HEADER_LEN
     for (let done = 0; done < optionBytes; done += 4) {
       const option = tcp.HEADER_LEN + done
-      if (view.getUint32(transport + option) !== view.getUint32(head + option)) return false
+      if (view.getInt32(transport + option) !== view.getInt32(head + option)) return false
     }
     return true
   }
 
-  #begin(
-    id: number,
-    at: number,
-    headerBytes: number,
-    payload: number,
-    frameBytes: number,
-    partial: boolean,
-    ports: number,
-  ): void {
+  #begin(id: number, packet: InnerPacket, frameBytes: number, partial: boolean): void {
     if (this.#open === MAX_RUNS) this.#flush(0)
-    const view = this.#view
+    const transport = packet.at + packet.ipBytes
     const run = this.#runs[this.#open++]!
     run.id = id
-    run.at = at
-    run.source = ipv4.getSource(view, at)
-    run.destination = ipv4.getDestination(view, at)
-    run.protocol = ipv4.getProtocol(view, at)
-    run.ports = ports
-    run.headerBytes = headerBytes
-    run.payloadBytes = payload
-    run.payloadTotal = payload
+    run.head.copy(packet)
+    run.ports = tcp.getPorts(this.#view, transport) | 0
+    run.payloadBytes = packet.length - packet.headerBytes
+    run.payloadTotal = run.payloadBytes
     run.packets = 1
     run.frameBytes = frameBytes
     run.partial = partial
-    if (run.protocol === ipv4.PROTOCOL_TCP) {
-      run.nextSequence = (tcp.getSequence(view, at + ipv4.HEADER_LEN) + payload) >>> 0
+    run.nextSequence = 0
+    if (packet.protocol === ipv4.PROTOCOL_TCP) {
+      run.nextSequence = (tcp.getSequence(this.#view, transport) + run.payloadBytes) | 0
     }
-    this.#memory.setIovec(run.iovecs, 1, at, headerBytes + payload)
+    this.#memory.setIovec(run.iovecs, 1, packet.at, packet.length)
     this.sink?.step({ kind: 'merge', id, into: id, index: 0 })
   }
 
-  #append(run: Run, id: number, at: number, headerBytes: number, payload: number, frameBytes: number): void {
+  #append(run: Run, id: number, packet: InnerPacket, frameBytes: number): void {
     this.sink?.step({ kind: 'merge', id, into: run.id, index: run.packets })
+    const payload = packet.length - packet.headerBytes
     run.packets += 1
-    this.#memory.setIovec(run.iovecs, run.packets, at + headerBytes, payload)
+    this.#memory.setIovec(run.iovecs, run.packets, packet.at + packet.headerBytes, payload)
     run.payloadTotal += payload
     run.frameBytes += frameBytes
-    if (run.protocol !== ipv4.PROTOCOL_TCP) return
-    run.nextSequence = (run.nextSequence + payload) >>> 0
-    const head = run.at + ipv4.HEADER_LEN
-    const pushed = tcp.getFlags(this.#view, at + ipv4.HEADER_LEN) & tcp.FLAG_PSH
+    if (packet.protocol !== ipv4.PROTOCOL_TCP) return
+    run.nextSequence = (run.nextSequence + payload) | 0
+    const head = run.head.at + run.head.ipBytes
+    const pushed = tcp.getFlags(this.#view, packet.at + packet.ipBytes) & tcp.FLAG_PSH
     tcp.setFlags(this.#view, head, tcp.getFlags(this.#view, head) | pushed)
   }
 
@@ -219,30 +214,34 @@ export class Coalescer {
     this.#open -= 1
     for (let next = index; next < this.#open; next++) this.#runs[next] = this.#runs[next + 1]!
     this.#runs[this.#open] = run
-    const ipBytes = ipv4.HEADER_LEN
+    const { head } = run
     if (run.packets === 1) {
-      const length = run.headerBytes + run.payloadTotal
-      this.#writeAlone(run.id, run.at, length, ipBytes, run.headerBytes, run.frameBytes, run.partial)
+      this.#writeAlone(run.id, head, run.frameBytes, run.partial)
       return
     }
     this.#patchHeader(run)
-    const isTcp = run.protocol === ipv4.PROTOCOL_TCP
-    const gsoType = isTcp ? virtioNet.GSO_TCPV4 : virtioNet.GSO_UDP_L4
-    const checksumOffset = checksumOffsetOf(run.protocol)
-    this.#writer.setOffloaded(gsoType, run.payloadBytes, run.headerBytes, ipBytes, checksumOffset)
+    const isTcp = head.protocol === ipv4.PROTOCOL_TCP
+    const gsoTcp = head.version === 4 ? virtioNet.GSO_TCPV4 : virtioNet.GSO_TCPV6
+    const gsoType = isTcp ? gsoTcp : virtioNet.GSO_UDP_L4
+    const checksumOffset = checksumOffsetOf(head.protocol)
+    this.#writer.setOffloaded(gsoType, run.payloadBytes, head.headerBytes, head.ipBytes, checksumOffset)
     this.#writer.write(run.id, run.iovecs, run.packets, run.packets, run.frameBytes)
   }
 
   /** The first packet's header now speaks for all: total lengths, header checksum, pseudo-header sum. */
-  #patchHeader(run: Run): void {
+  #patchHeader({ head, payloadTotal }: Run): void {
     const view = this.#view
-    const transport = run.at + ipv4.HEADER_LEN
-    const total = run.headerBytes + run.payloadTotal
-    const transportBytes = total - ipv4.HEADER_LEN
-    ipv4.setTotalLength(view, run.at, total)
-    setHeaderChecksum(this.#memory, run.at, ipv4.HEADER_LEN)
-    const pseudo = pseudoHeaderSum(this.#memory, run.at, transportBytes)
-    if (run.protocol === ipv4.PROTOCOL_TCP) {
+    const transport = head.at + head.ipBytes
+    const total = head.headerBytes + payloadTotal
+    const transportBytes = total - head.ipBytes
+    if (head.version === 4) {
+      ipv4.setTotalLength(view, head.at, total)
+      setHeaderChecksum(this.#memory, head.at, head.ipBytes)
+    } else {
+      ipv6.setPayloadLength(view, head.at, total - ipv6.HEADER_LEN)
+    }
+    const pseudo = pseudoHeaderSum(this.#memory, head, transportBytes)
+    if (head.protocol === ipv4.PROTOCOL_TCP) {
       tcp.setChecksum(view, transport, pseudo)
     } else {
       udp.setLength(view, transport, transportBytes)
@@ -250,22 +249,14 @@ export class Coalescer {
     }
   }
 
-  #writeAlone(
-    id: number,
-    at: number,
-    length: number,
-    ipBytes: number,
-    headerBytes: number,
-    frameBytes: number,
-    partial: boolean,
-  ): void {
+  #writeAlone(id: number, packet: InnerPacket, frameBytes: number, partial: boolean): void {
     if (partial) {
-      const checksumOffset = checksumOffsetOf(ipv4.getProtocol(this.#view, at))
-      this.#writer.setOffloaded(virtioNet.GSO_NONE, 0, headerBytes, ipBytes, checksumOffset)
+      const checksumOffset = checksumOffsetOf(packet.protocol)
+      this.#writer.setOffloaded(virtioNet.GSO_NONE, 0, packet.headerBytes, packet.ipBytes, checksumOffset)
     } else {
       this.#writer.setPlain()
     }
-    this.#writer.writeOne(id, at, length, frameBytes)
+    this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
   }
 }
 

@@ -43,6 +43,22 @@ export class InnerPacket {
     return this.version === 6 ? this.#readIpv6(view, available) : 'not-ip'
   }
 
+  /** Becomes the same as another: for whoever has to keep the facts longer than the next read. */
+  copy(other: InnerPacket): void {
+    this.at = other.at
+    this.version = other.version
+    this.length = other.length
+    this.ipBytes = other.ipBytes
+    this.protocol = other.protocol
+    this.tos = other.tos
+    this.addressesAt = other.addressesAt
+    this.addressBytes = other.addressBytes
+    this.routersMayFragment = other.routersMayFragment
+    this.isFragment = other.isFragment
+    this.isLaterFragment = other.isLaterFragment
+    this.headerBytes = other.headerBytes
+  }
+
   #readIpv4(view: DataView, available: number): DropReason | null {
     const { at } = this
     if (available < ipv4.HEADER_LEN) return 'truncated'

@@ -2,79 +2,79 @@
 // built by a pure function from entries and handed to the workers whole. One row fuses the kernel's three tables:
 // route (prefix), neighbour (VTEP MAC) and FDB (underlay address).
 //
-// Prefixes may nest; the encoding flattens them into ranges that do not: `starts` ascending, each range owned by one
-// entry or by none, so that a look-up is a binary search. IPv6 will use the same shape with wider starts.
+// Look-ups are binary searches over ranges (address-ranges.ts), one list per family.
 import { formatIpv4 } from '../wire/address.ts'
-import { type Ipv4Prefix, lastAddress } from '../wire/prefix.ts'
+import { formatPrefix, type Ipv4Prefix, type Ipv6Prefix, type Prefix } from '../wire/prefix.ts'
+import { ipv4Ranges, ipv6Ranges, NOBODY, type OwnedPrefix } from './address-ranges.ts'
 import type { ForwardingEntry } from './remote-vtep.ts'
 
-/** Returned by {@link ForwardingTable.lookup} when no entry covers the address. */
-export const NO_ENTRY = -1
+/** Returned by look-ups when no entry covers the address. */
+export const NO_ENTRY = NOBODY
 
-// Layout in 32-bit words: header, then entries, then ranges (starts, owners), then peer addresses ascending.
+// Layout in 32-bit words: header; entries; IPv4 ranges (starts, owners); IPv6 ranges (starts of four words, owners);
+// peer addresses ascending. An entry: family, prefix in four words, prefix length, then the VTEP.
 const MAGIC = 0x464c4e54
 const HEADER_WORDS = 6
-const ENTRY_WORDS = 7
-
-interface Range {
-  start: number
-  owner: number
-}
+const ENTRY_WORDS = 11
+const FAMILY = 0
+const PREFIX = 1
+const PREFIX_LENGTH = 5
+const UNDERLAY_ADDRESS = 6
+const PORT = 7
+const MAC_HIGH = 8
+const MAC_LOW = 9
+const VNI = 10
+/** An IPv6 address in words. */
+const WIDE = 4
 
 /**
  * Encodes entries into a table of that generation. Pure: the same entries in any order give the same look-ups. Two
- * entries of one prefix: the later one wins. 100,000 entries take about 0.1 s and 4 MB.
+ * entries of one prefix: the later one wins. 100,000 entries take about 0.1 s and 6 MB.
  */
 export function encodeForwardingTable(entries: readonly ForwardingEntry[], generation: number): SharedArrayBuffer {
-  const ranges = flatten(entries)
+  const narrow: OwnedPrefix<Ipv4Prefix>[] = []
+  const wide: OwnedPrefix<Ipv6Prefix>[] = []
+  for (const [owner, { prefix }] of entries.entries()) {
+    if (isIpv4(prefix)) narrow.push({ prefix, owner })
+    else wide.push({ prefix, owner })
+  }
+  const ranges = ipv4Ranges(narrow)
+  const wideRanges = ipv6Ranges(wide)
   const peers = [...new Set(entries.map((entry) => entry.vtep.underlayAddress))].sort((a, b) => a - b)
-  const words = HEADER_WORDS + entries.length * ENTRY_WORDS + ranges.length * 2 + peers.length
+  const rangeWords = ranges.length * 2 + wideRanges.length * (WIDE + 1)
+  const words = HEADER_WORDS + entries.length * ENTRY_WORDS + rangeWords + peers.length
   const buffer = new SharedArrayBuffer(words * 4)
   const table = new Uint32Array(buffer)
-  table.set([MAGIC, generation, entries.length, ranges.length, peers.length], 0)
+  table.set([MAGIC, generation, entries.length, ranges.length, wideRanges.length, peers.length], 0)
   let at = HEADER_WORDS
-  for (const { prefix, vtep } of entries) {
-    const macHigh = Math.floor(vtep.mac / 2 ** 32)
-    table.set([prefix.address, prefix.length, vtep.underlayAddress, vtep.port, macHigh, vtep.mac >>> 0, vtep.vni], at)
+  for (const entry of entries) {
+    table.set(entryWords(entry), at)
     at += ENTRY_WORDS
   }
   for (const range of ranges) table[at++] = range.start
   for (const range of ranges) table[at++] = range.owner
+  for (const range of wideRanges) {
+    table.set(wideWords(range.start), at)
+    at += WIDE
+  }
+  for (const range of wideRanges) table[at++] = range.owner
   table.set(peers, at)
   return buffer
 }
 
-/** Nested prefixes to ranges that do not overlap, the longest prefix owning each address. Starts at address 0. */
-function flatten(entries: readonly ForwardingEntry[]): Range[] {
-  const order = entries.map((_, index) => index)
-  const prefixOf = (index: number): Ipv4Prefix => entries[index]!.prefix
-  order.sort((a, b) => {
-    const [left, right] = [prefixOf(a), prefixOf(b)]
-    return left.address - right.address || left.length - right.length || a - b
-  })
-  const ranges: Range[] = [{ start: 0, owner: NO_ENTRY }]
-  const open: number[] = [] // entries that enclose the present address, outermost first
-  const closeBefore = (address: number): void => {
-    while (open.length > 0 && lastAddress(prefixOf(open.at(-1)!)) < address) {
-      const closed = open.pop()!
-      begin(ranges, lastAddress(prefixOf(closed)) + 1, open.at(-1) ?? NO_ENTRY)
-    }
-  }
-  for (const index of order) {
-    closeBefore(prefixOf(index).address)
-    open.push(index)
-    begin(ranges, prefixOf(index).address, index)
-  }
-  closeBefore(2 ** 32)
-  return ranges
+function isIpv4(prefix: Prefix): prefix is Ipv4Prefix {
+  return typeof prefix.address === 'number'
 }
 
-/** Starts a range; one that starts at the same address is replaced. A start past the last address is no range. */
-function begin(ranges: Range[], start: number, owner: number): void {
-  if (start >= 2 ** 32) return
-  const last = ranges.at(-1)!
-  if (last.start === start) last.owner = owner
-  else ranges.push({ start, owner })
+function entryWords({ prefix, vtep }: ForwardingEntry): number[] {
+  const family = isIpv4(prefix) ? 4 : 6
+  const address = isIpv4(prefix) ? [prefix.address, 0, 0, 0] : wideWords(prefix.address)
+  const { underlayAddress, port, mac, vni } = vtep
+  return [family, ...address, prefix.length, underlayAddress, port, Math.floor(mac / 2 ** 32), mac >>> 0, vni]
+}
+
+function wideWords(address: bigint): number[] {
+  return [96n, 64n, 32n, 0n].map((shift) => Number((address >> shift) & 0xffff_ffffn))
 }
 
 /** A view on an encoded table. Reads only; safe on any thread. */
@@ -83,8 +83,10 @@ export class ForwardingTable {
   readonly size: number
   readonly peerCount: number
   readonly #words: Uint32Array
-  readonly #owners: Int32Array
   readonly #starts: Uint32Array
+  readonly #owners: Int32Array
+  readonly #wideStarts: Uint32Array
+  readonly #wideOwners: Int32Array
   readonly #peers: Uint32Array
 
   /** @throws Error when the buffer is not an encoded table */
@@ -93,18 +95,35 @@ export class ForwardingTable {
     if (words[0] !== MAGIC) throw new Error('not a forwarding table')
     this.generation = words[1]!
     this.size = words[2]!
-    this.peerCount = words[4]!
-    const rangeCount = words[3]!
-    const rangesAt = HEADER_WORDS + this.size * ENTRY_WORDS
+    const [rangeCount, wideCount] = [words[3]!, words[4]!]
+    this.peerCount = words[5]!
+    let at = HEADER_WORDS + this.size * ENTRY_WORDS
+    const take = (count: number): Uint32Array => words.subarray(at, (at += count))
+    const takeOwners = (count: number): Int32Array => new Int32Array(buffer, (at += count) * 4 - count * 4, count)
     this.#words = words
-    this.#starts = words.subarray(rangesAt, rangesAt + rangeCount)
-    this.#owners = new Int32Array(buffer, (rangesAt + rangeCount) * 4, rangeCount)
-    this.#peers = words.subarray(rangesAt + rangeCount * 2, rangesAt + rangeCount * 2 + this.peerCount)
+    this.#starts = take(rangeCount)
+    this.#owners = takeOwners(rangeCount)
+    this.#wideStarts = take(wideCount * WIDE)
+    this.#wideOwners = takeOwners(wideCount)
+    this.#peers = take(this.peerCount)
   }
 
-  /** Index of the entry with the longest prefix that covers the address, or {@link NO_ENTRY}. */
+  /** Index of the entry with the longest prefix that covers the IPv4 address, or {@link NO_ENTRY}. */
   lookup(address: number): number {
     return this.#owners[lastAtMost(this.#starts, address)]!
+  }
+
+  /** The same for the IPv6 address whose 16 bytes stand at `at`. */
+  lookupIpv6(view: DataView, at: number): number {
+    const starts = this.#wideStarts
+    let low = 0
+    let high = this.#wideOwners.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (isAtMost(starts, middle * WIDE, view, at)) low = middle + 1
+      else high = middle
+    }
+    return this.#wideOwners[low - 1]!
   }
 
   /** Whether some entry has this underlay address: whether a peer lives there. */
@@ -114,32 +133,32 @@ export class ForwardingTable {
   }
 
   underlayAddress(entry: number): number {
-    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + 2]!
+    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + UNDERLAY_ADDRESS]!
   }
 
   port(entry: number): number {
-    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + 3]!
+    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + PORT]!
   }
 
   /** Upper 16 bits of the VTEP MAC. */
   macHigh(entry: number): number {
-    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + 4]!
+    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + MAC_HIGH]!
   }
 
   /** Lower 32 bits of the VTEP MAC. */
   macLow(entry: number): number {
-    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + 5]!
+    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + MAC_LOW]!
   }
 
   vni(entry: number): number {
-    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + 6]!
+    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + VNI]!
   }
 
   /** The entry as an object: for traces and status, not for packets. */
   entry(index: number): ForwardingEntry {
     const at = HEADER_WORDS + index * ENTRY_WORDS
     return {
-      prefix: { address: this.#words[at]!, length: this.#words[at + 1]! },
+      prefix: this.#prefix(at),
       vtep: {
         underlayAddress: this.underlayAddress(index),
         port: this.port(index),
@@ -147,6 +166,14 @@ export class ForwardingTable {
         vni: this.vni(index),
       },
     }
+  }
+
+  #prefix(at: number): Prefix {
+    const length = this.#words[at + PREFIX_LENGTH]!
+    if (this.#words[at + FAMILY] === 4) return { address: this.#words[at + PREFIX]!, length }
+    let address = 0n
+    for (let word = 0; word < WIDE; word++) address = (address << 32n) | BigInt(this.#words[at + PREFIX + word]!)
+    return { address, length }
   }
 
   entries(): ForwardingEntry[] {
@@ -166,7 +193,17 @@ function lastAtMost(ascending: Uint32Array, value: number): number {
   return low - 1
 }
 
+/** Whether the four words at `index` are at most the 16 bytes at `at`, both read as one unsigned number. */
+function isAtMost(starts: Uint32Array, index: number, view: DataView, at: number): boolean {
+  for (let word = 0; word < WIDE; word++) {
+    const start = starts[index + word]!
+    const wanted = view.getUint32(at + word * 4)
+    if (start !== wanted) return start < wanted
+  }
+  return true
+}
+
 /** One row as people read it: `10.244.2.0/24 → 192.168.5.12`. */
 export function formatEntry({ prefix, vtep }: ForwardingEntry): string {
-  return `${formatIpv4(prefix.address)}/${prefix.length} → ${formatIpv4(vtep.underlayAddress)}`
+  return `${formatPrefix(prefix)} → ${formatIpv4(vtep.underlayAddress)}`
 }

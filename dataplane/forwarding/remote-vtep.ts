@@ -1,5 +1,5 @@
 // What the control plane hands to the fast path: which overlay prefix lies behind which VTEP.
-import type { Ipv4Prefix } from '../wire/prefix.ts'
+import type { Prefix } from '../wire/prefix.ts'
 
 /** A node's tunnel endpoint as its peers see it. */
 export interface RemoteVtep {
@@ -15,6 +15,6 @@ export interface RemoteVtep {
 
 /** One overlay prefix and the VTEP behind it: the kernel's route, neighbour and FDB entry in one. */
 export interface ForwardingEntry {
-  readonly prefix: Ipv4Prefix
+  readonly prefix: Prefix
   readonly vtep: RemoteVtep
 }

@@ -9,8 +9,8 @@ import * as ipv6 from '../../dataplane/wire/ipv6.ts'
 import * as extension from '../../dataplane/wire/ipv6-extension.ts'
 import { describeLayers } from '../../dataplane/wire/layers.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
-import { goldenFrame } from '../../test/support/golden-frames.ts'
 import { fromTun, icmpEcho, ip, superFromTun, tcpPacket, udpPacket, viewOf } from '../../test/support/packets.ts'
+import { vxlanFrame } from '../../test/support/vxlan-frame.ts'
 import { buildNode, MSS_BYTES, NODES, PORT, partial, SUPER_PAYLOAD_BYTES } from '../engine/scenario.ts'
 import { ReplaySocket, SinkSocket } from './ends.ts'
 
@@ -34,8 +34,6 @@ const FULL_BYTES = 1400
 /** Packets that the TUN gives before the engine is left alone. */
 const READS = 62
 const LEASES = 1000
-/** Where the inner IP header begins in a golden frame. */
-const INNER_AT = 64
 
 /** Runs `once` on each of `values` in turn. */
 function overAll<T>(values: readonly T[], once: (value: T) => unknown): Subject {
@@ -101,28 +99,37 @@ function lookups(): Subject {
   return overAll(addresses, (address) => table.lookup(address))
 }
 
-const frames = (...names: string[]) => names.map((name) => goldenFrame(name))
+/** An IPv6 packet without payload, behind so many destination options headers of 8 bytes. */
+function ipv6Packet(extensions: number): Uint8Array {
+  const packet = new Uint8Array(ipv6.HEADER_LEN + extensions * extension.MIN_BYTES)
+  const follows = (index: number) => (index < extensions ? extension.DESTINATION_OPTIONS : extension.NO_NEXT_HEADER)
+  const addresses = { source: 0xfd00n << 112n, destination: (0xfd00n << 112n) | 1n }
+  const numbers = { version: 6, dscp: 0, ecn: 0, flowLabel: 0, hopLimit: 64, nextHeader: follows(0) }
+  ipv6.emit({ ...numbers, ...addresses, payloadLength: packet.length - ipv6.HEADER_LEN }, packet, 0)
+  for (let index = 0; index < extensions; index++) {
+    const at = ipv6.HEADER_LEN + index * extension.MIN_BYTES
+    extension.emit({ nextHeader: follows(index + 1), length: 0, options: new Uint8Array(6) }, packet, at)
+  }
+  return packet
+}
 
 export const CASES: readonly Case[] = [
   {
     name: 'parse: IPv4 header',
-    prepare: () => overAll(frames('vxlan-udpcsum/tcp-syn'), (frame) => ipv4.parse(frame, INNER_AT, frame.length)),
+    prepare: () => overAll([tcpPacket()], (packet) => ipv4.parse(packet, 0, packet.length)),
   },
   {
     name: 'parse: IPv6 header',
-    prepare: () => overAll(frames('vxlan-ipv6/tcp-syn'), (frame) => ipv6.parse(frame, INNER_AT, frame.length)),
+    prepare: () => overAll([ipv6Packet(0)], (packet) => ipv6.parse(packet, 0, packet.length)),
   },
   {
     name: 'walk: IPv6 extension headers',
     prepare: () =>
-      overAll(frames('vxlan-ipv6/tcp-syn', 'vxlan-ipv6/destination-options').map(viewOf), (view) =>
-        extension.walkExtensions(view, INNER_AT, view.byteLength),
-      ),
+      overAll([0, 1, 2, 3].map(ipv6Packet).map(viewOf), (view) => extension.walkExtensions(view, 0, view.byteLength)),
   },
   {
-    name: 'describe: a whole frame',
-    prepare: () =>
-      overAll(frames('vxlan-udpcsum/tcp-syn'), (frame) => describeLayers(frame, 0, frame.length, 'ethernet')),
+    name: 'describe: a VXLAN frame',
+    prepare: () => overAll([vxlanFrame(tcpPacket())], (frame) => describeLayers(frame, 0, frame.length, 'vxlan')),
   },
   { name: `lookup: ${LEASES} leases`, prepare: lookups },
   { name: `checksum: ${SMALL_BYTES} bytes`, prepare: () => sums(SMALL_BYTES) },

@@ -11,37 +11,34 @@ export interface Measured {
   readonly heapBytesPerPacket: number | null
 }
 
-/** Packets between two looks at the heap: enough to see a byte each, too few for a collection as a rule. */
-const WATCHED_PACKETS = 10_000
-const ATTEMPTS = 5
+/** Packets between two looks at the heap: many show a byte each, fewer are tried when so many cause a collection. */
+const WATCHED_PACKETS = [100_000, 10_000, 1000, 100]
+/** Runs before the measurement, as a part of its time: the compiler shall be done. */
+const WARM_UP = 0.5
 
-/** Measures for about `seconds`, after what Benchmark.js needs to warm up. */
+/** Measures for about `seconds`. */
 export async function measure({ run, packets }: Subject, seconds: number): Promise<Measured> {
-  let kept: unknown
-  const benchmark = new Benchmark(
-    () => {
-      kept = run()
-    },
-    { maxTime: seconds },
-  )
+  const found: { last: unknown } = { last: null } // read by nobody, and the compiler cannot know
+  const once = (): void => {
+    found.last = run()
+  }
+  const until = performance.now() + WARM_UP * seconds * 1000
+  while (performance.now() < until) once()
+  const benchmark = new Benchmark(once, { maxTime: seconds })
   benchmark.run()
-  if (benchmark.error !== undefined) throw benchmark.error
-  const heapBytesPerPacket = await heapPerPacket(() => {
-    kept = run()
-  }, packets)
-  if (kept === Infinity) throw new Error('no run gives that')
+  if (benchmark.error !== undefined) throw new Error('the case failed', { cause: benchmark.error })
   return {
     nanosecondsPerPacket: (benchmark.stats.mean * 1e9) / packets,
     marginPercent: benchmark.stats.rme,
-    heapBytesPerPacket,
+    heapBytesPerPacket: await heapPerPacket(once, packets),
   }
 }
 
-async function heapPerPacket(run: () => void, packets: number): Promise<number | null> {
-  const runs = Math.ceil(WATCHED_PACKETS / packets)
-  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+async function heapPerPacket(once: () => void, packets: number): Promise<number | null> {
+  for (const watched of WATCHED_PACKETS) {
+    const runs = Math.ceil(watched / packets)
     const { collections, heapBytes } = await watchHeap(() => {
-      for (let round = 0; round < runs; round++) run()
+      for (let round = 0; round < runs; round++) once()
     })
     if (collections === 0) return heapBytes / (runs * packets)
   }

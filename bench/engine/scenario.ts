@@ -9,6 +9,7 @@ import { encodeForwardingTable } from '../../dataplane/forwarding/forwarding-tab
 import { MemoryDevice } from '../../dataplane/io/memory/memory-device.ts'
 import { MemoryUnderlay } from '../../dataplane/io/memory/memory-socket.ts'
 import { SLOT_BYTES } from '../../dataplane/io/receive-slots.ts'
+import type { UnderlaySocket } from '../../dataplane/io/underlay-socket.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
 import { fromTun, ip, superFromTun, tcpPacket, udpPacket } from '../../test/support/packets.ts'
@@ -42,13 +43,14 @@ export interface Figures {
 }
 
 /** What a kernel hands over for a bulk transfer. */
-const SUPER_PAYLOAD_BYTES = 64_000
+export const SUPER_PAYLOAD_BYTES = 64_000
 const MTU_BYTES = 1450
 /** TCP payload of a packet that fills the MTU: no options. */
-const MSS_BYTES = MTU_BYTES - 40
+export const MSS_BYTES = MTU_BYTES - 40
 const SMALL_PAYLOAD_BYTES = 64
 
-const partial = (bytes: number) => ({ checksum: 'partial', payload: new Uint8Array(bytes) }) as const
+/** A packet as an offload leaves it: payload of so many bytes, checksum open. */
+export const partial = (bytes: number) => ({ checksum: 'partial', payload: new Uint8Array(bytes) }) as const
 
 export const SCENARIOS: readonly Scenario[] = [
   { name: '64-byte UDP', packet: () => fromTun(udpPacket({ payload: new Uint8Array(64) })), readsPerTurn: 1024 },
@@ -67,22 +69,22 @@ export const SCENARIOS: readonly Scenario[] = [
 
 const WHOLE_COLLECTIONS = [constants.NODE_PERFORMANCE_GC_MINOR, constants.NODE_PERFORMANCE_GC_MAJOR]
 const VNI = 1
-const PORT = 8472
-const NODES = [
+export const PORT = 8472
+export const NODES = [
   { subnet: prefixAround(ip('10.244.1.0'), 24), underlayAddress: ip('192.168.56.11'), mac: 0x02_00_00_00_00_01 },
   { subnet: prefixAround(ip('10.244.2.0'), 24), underlayAddress: ip('192.168.56.12'), mac: 0x02_00_00_00_00_02 },
 ] as const
 type NodePlan = (typeof NODES)[number]
 const QUEUE_LENGTH = 64
 
-function buildNode(self: NodePlan, other: NodePlan, underlay: MemoryUnderlay) {
-  const { memory } = underlay
+/** A node of the pair that sends and receives through `socket`. */
+export function buildNode(self: NodePlan, other: NodePlan, memory: PacketMemory, socket: UnderlaySocket) {
   const device = new MemoryDevice(memory)
   const counters = new Counters()
   const engine = new Engine({
     memory,
     device,
-    socket: underlay.open({ address: self.underlayAddress, port: PORT, queueLength: QUEUE_LENGTH }),
+    socket,
     counters,
     encapsulation: new VxlanEncapsulation({ vni: VNI, mac: self.mac }),
     settings: {
@@ -114,8 +116,10 @@ class Pair {
     const underlay = new MemoryUnderlay(
       new PacketMemory(2 * (ENGINE_MEMORY_BYTES + (QUEUE_LENGTH + 1) * SLOT_BYTES) + SLOT_BYTES * 2),
     )
-    this.sender = buildNode(NODES[0], NODES[1], underlay)
-    this.receiver = buildNode(NODES[1], NODES[0], underlay)
+    const open = ({ underlayAddress }: NodePlan) =>
+      underlay.open({ address: underlayAddress, port: PORT, queueLength: QUEUE_LENGTH })
+    this.sender = buildNode(NODES[0], NODES[1], underlay.memory, open(NODES[0]))
+    this.receiver = buildNode(NODES[1], NODES[0], underlay.memory, open(NODES[1]))
     this.#packetAt = underlay.memory.reserve(packet.length)
     this.#packetLength = packet.length
     this.#readsPerTurn = scenario.readsPerTurn

@@ -30,17 +30,21 @@ const COMMON = [
   },
 ] as const satisfies readonly Field[]
 
-export const FIELDS = [
-  ...COMMON,
+/** The second half of a message of any type, as one number. */
+export const REST = [
   { name: 'rest', bit: 32, bits: 32, show: 'hex', about: 'depends on the type; unused bits are sent as zero' },
 ] as const satisfies readonly Field[]
 
-/** Echo request and reply, RFC 792 page 14. */
-export const ECHO_FIELDS = [
-  ...COMMON,
+/** The second half of an echo message, the same in both families. */
+export const ECHO_REST = [
   { name: 'identifier', bit: 32, bits: 16, about: 'tells one ping from another' },
   { name: 'sequence', bit: 48, bits: 16, about: 'counts the requests of one ping' },
 ] as const satisfies readonly Field[]
+
+export const FIELDS = [...COMMON, ...REST] as const satisfies readonly Field[]
+
+/** Echo request and reply, RFC 792 page 14. */
+export const ECHO_FIELDS = [...COMMON, ...ECHO_REST] as const satisfies readonly Field[]
 
 /** Destination unreachable, fragmentation needed and DF set, RFC 1191 §4. */
 export const TOO_BIG_FIELDS = [
@@ -67,7 +71,7 @@ export const CODE_FRAGMENTATION_NEEDED = 4
 const TYPE = offsetOf(FIELDS, 'type')
 const CODE = offsetOf(FIELDS, 'code')
 export const CHECKSUM_OFFSET = offsetOf(FIELDS, 'checksum')
-const REST = offsetOf(FIELDS, 'rest')
+const REST_OFFSET = offsetOf(FIELDS, 'rest')
 const IDENTIFIER = offsetOf(ECHO_FIELDS, 'identifier')
 const SEQUENCE = offsetOf(ECHO_FIELDS, 'sequence')
 const MTU = offsetOf(TOO_BIG_FIELDS, 'mtu')
@@ -112,7 +116,7 @@ export function write(view: DataView, at: number, type: number, code: number, re
   view.setUint8(at + TYPE, type)
   view.setUint8(at + CODE, code)
   view.setUint16(at + CHECKSUM_OFFSET, 0)
-  view.setUint32(at + REST, rest)
+  view.setUint32(at + REST_OFFSET, rest)
 }
 
 /** Whether a message of that type reports an error; such messages are never answered with another (RFC 1122 §3.2.2). */

@@ -28,7 +28,7 @@ export {
   write,
 } from './icmpv4.ts'
 
-import { HEADER_LEN } from './icmpv4.ts'
+import { ECHO_REST, HEADER_LEN, REST } from './icmpv4.ts'
 
 const COMMON = [
   {
@@ -47,17 +47,10 @@ const COMMON = [
   },
 ] as const satisfies readonly Field[]
 
-export const FIELDS = [
-  ...COMMON,
-  { name: 'rest', bit: 32, bits: 32, show: 'hex', about: 'depends on the type; unused bits are sent as zero' },
-] as const satisfies readonly Field[]
+export const FIELDS = [...COMMON, ...REST] as const satisfies readonly Field[]
 
 /** Echo request and reply, RFC 4443 §4. */
-export const ECHO_FIELDS = [
-  ...COMMON,
-  { name: 'identifier', bit: 32, bits: 16, about: 'tells one ping from another' },
-  { name: 'sequence', bit: 48, bits: 16, about: 'counts the requests of one ping' },
-] as const satisfies readonly Field[]
+export const ECHO_FIELDS = [...COMMON, ...ECHO_REST] as const satisfies readonly Field[]
 
 /** Packet too big, RFC 4443 §3.2. */
 export const TOO_BIG_FIELDS = [

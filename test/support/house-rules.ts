@@ -100,8 +100,8 @@ export const importsPointOneWay: Rule = (files) =>
 
 function importComplaint(from: string, to: string): string | undefined {
   if (to === 'koffi' && !MAY_CALL_NATIVE.test(from)) return 'native code has one place'
-  // bench/engine never leaves the repository, and needs the same packets as the tests.
-  if (to.startsWith('test/') && !from.startsWith('bench/engine/')) return 'only tests import from test'
+  // bench/engine and bench/micro never leave the repository, and need the same packets as the tests.
+  if (to.startsWith('test/') && !/^bench\/(engine|micro)\//.test(from)) return 'only tests import from test'
   if (to.startsWith('bench/') && !from.startsWith('bench/')) return 'only benchmarks import from bench'
   if (from.startsWith('src/')) return fromControlPlane(from, to)
   if (from.startsWith('dataplane/')) return fromDataplane(from, to)

@@ -97,15 +97,15 @@ export class ForwardingTable {
     this.size = words[2]!
     const [rangeCount, wideCount] = [words[3]!, words[4]!]
     this.peerCount = words[5]!
-    let at = HEADER_WORDS + this.size * ENTRY_WORDS
-    const take = (count: number): Uint32Array => words.subarray(at, (at += count))
-    const takeOwners = (count: number): Int32Array => new Int32Array(buffer, (at += count) * 4 - count * 4, count)
+    const startsAt = HEADER_WORDS + this.size * ENTRY_WORDS
+    const wideAt = startsAt + rangeCount * 2
+    const peersAt = wideAt + wideCount * (WIDE + 1)
     this.#words = words
-    this.#starts = take(rangeCount)
-    this.#owners = takeOwners(rangeCount)
-    this.#wideStarts = take(wideCount * WIDE)
-    this.#wideOwners = takeOwners(wideCount)
-    this.#peers = take(this.peerCount)
+    this.#starts = words.subarray(startsAt, startsAt + rangeCount)
+    this.#owners = new Int32Array(buffer, (startsAt + rangeCount) * 4, rangeCount)
+    this.#wideStarts = words.subarray(wideAt, wideAt + wideCount * WIDE)
+    this.#wideOwners = new Int32Array(buffer, (wideAt + wideCount * WIDE) * 4, wideCount)
+    this.#peers = words.subarray(peersAt, peersAt + this.peerCount)
   }
 
   /** Index of the entry with the longest prefix that covers the IPv4 address, or {@link NO_ENTRY}. */

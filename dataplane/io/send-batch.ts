@@ -111,6 +111,35 @@ export class SendBatch {
     return this.packets[message]! > 1 ? this.frameBytes[message]! : 0
   }
 
+  /** Whether the last message may still grow: one more frame of the same kind would join it. */
+  get isOpen(): boolean {
+    return this.#open
+  }
+
+  /**
+   * Runs `send` on all messages but the last and clears them; the last one stays as the only message, still open. Its
+   * iovecs stay where they are, so the array fills up until the whole batch is cleared.
+   */
+  sendAllButLast(send: () => void): void {
+    const last = this.count - 1
+    const iovecsUsed = this.#iovecsUsed
+    if (last === 0) return
+    this.count = last
+    send()
+    this.address[0] = this.address[last]!
+    this.port[0] = this.port[last]!
+    this.tos[0] = this.tos[last]!
+    this.frameBytes[0] = this.frameBytes[last]!
+    this.packets[0] = this.packets[last]!
+    this.bytes[0] = this.bytes[last]!
+    this.firstIovec[0] = this.firstIovec[last]!
+    this.iovecCount[0] = this.iovecCount[last]!
+    this.errno[0] = 0
+    this.#iovecsUsed = iovecsUsed
+    this.#open = true
+    this.count = 1
+  }
+
   clear(): void {
     this.count = 0
     this.#iovecsUsed = 0

@@ -20,13 +20,14 @@ import {
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { configureOverlayLink, inspectOverlayDevice, removeOverlayLink } from '../host/overlay-link.ts'
+import { hasRoute } from '../host/proc-route.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep } from './dataplane.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 
-/** How often a device that was taken away is made anew, milliseconds, until it works. */
-const REOPEN_MS = 1000
+/** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
+const TEND_MS = 1000
 /** Older kernels lose merged UDP that reaches a kernel tunnel of a pod (fixed in 6.8.5). */
 const MERGES_UDP_FROM = [6, 8, 5] as const
 
@@ -43,7 +44,11 @@ export class UserspaceDataplane implements Dataplane {
   #worker: DataplaneWorker | null = null
   #tun: OpenTun | null = null
   #socket: OpenUdpSocket | null = null
-  #reopening: NodeJS.Timeout | null = null
+  #peerCount = 0
+  /** Set while the device is gone or does not get the network's packets. */
+  #broken: 'gone' | 'bare' | null = null
+  #tendTimer: NodeJS.Timeout | null = null
+  #tending: Promise<void> | null = null
 
   constructor(options: UserspaceOptions) {
     this.#options = options
@@ -77,11 +82,12 @@ export class UserspaceDataplane implements Dataplane {
     const { maxSegments, receivesMerged, receiveBufferBytes } = this.#socket
     const fields = { offloads: this.#tun.offloads, maxSegments, receivesMerged, receiveBufferBytes }
     this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
+    this.#tendLater()
   }
 
   /** Makes or finds the device, gives it address and route, and only then lets it outlive us. */
   async #openDevice(local: LocalVtep): Promise<OpenTun> {
-    const { deviceName, overlayAddress, mtuBytes, network } = local
+    const { deviceName } = local
     const present = await inspectOverlayDevice(deviceName)
     if (present.kind === 'foreign') {
       throw new FlanneletteError('device-foreign', `${deviceName} is already there: ${present.what}`, {
@@ -91,7 +97,7 @@ export class UserspaceDataplane implements Dataplane {
     const opened = await openOverlayDevice(deviceName)
     if ('step' in opened) throw tunError(deviceName, opened)
     try {
-      await configureOverlayLink({ name: deviceName, overlayAddress, mtuBytes, network })
+      await dress(local)
     } catch (error) {
       await closeDescriptor(opened.fd)
       throw error
@@ -102,6 +108,7 @@ export class UserspaceDataplane implements Dataplane {
 
   replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
     if (this.#worker === null || this.#local === null) throw new Error('the dataplane is not started')
+    this.#peerCount = peers.length
     return this.#worker.replaceTable(forwardingEntries(peers, this.#local))
   }
 
@@ -116,8 +123,9 @@ export class UserspaceDataplane implements Dataplane {
     }
   }
 
+  /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
-    return 0
+    return this.#broken === null ? 0 : this.#peerCount
   }
 
   /** Records at most `steps` steps of the engine; see DataplaneWorker.trace. */
@@ -126,7 +134,8 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
-    if (this.#reopening !== null) clearTimeout(this.#reopening)
+    if (this.#tendTimer !== null) clearTimeout(this.#tendTimer)
+    await this.#tending
     await this.#worker?.stop()
     this.#worker = null
     if (mode === 'remove' && this.#local !== null) await removeOverlayLink(this.#local.deviceName)
@@ -139,29 +148,61 @@ export class UserspaceDataplane implements Dataplane {
   #hear(report: WorkerReport): void {
     if (report.type === 'device-failed') {
       this.#options.log.error('device-lost', `reading ${this.#local?.deviceName} failed (errno ${report.errno})`)
-      this.#reopen()
+      this.#broken = 'gone'
     } else if (report.type === 'socket-failed') {
       this.#options.log.error('socket-failed', `receiving failed (errno ${report.errno})`)
     }
   }
 
-  /** The device was taken away under us: make it anew, again and again until it works. */
-  #reopen(): void {
-    this.#reopening = setTimeout(async () => {
-      this.#reopening = null
-      if (this.#worker === null || this.#local === null) return
-      try {
-        const lost = this.#tun
-        this.#tun = await this.#openDevice(this.#local)
-        this.#worker.replaceDevice(this.#tun.fd)
-        if (lost !== null) await closeDescriptor(lost.fd)
-        this.#options.log.info('device-restored', `${this.#local.deviceName} is back`)
-      } catch (error) {
-        this.#options.log.error('device-lost', error instanceof Error ? error.message : String(error))
-        this.#reopen()
-      }
-    }, REOPEN_MS)
+  #tendLater(): void {
+    this.#tendTimer = setTimeout(() => {
+      this.#tendTimer = null
+      this.#tending = this.#tend().finally(() => {
+        this.#tending = null
+        this.#tendLater()
+      })
+    }, TEND_MS)
   }
+
+  /** Somebody else may delete the device, set it down or flush it; what a start would do to it is then done again. */
+  async #tend(): Promise<void> {
+    const { log } = this.#options
+    const local = this.#local
+    if (this.#worker === null || local === null) return
+    try {
+      if (this.#broken !== 'gone') this.#broken = leadsInto(local) ? null : 'bare'
+      if (this.#broken === null) return
+      if (this.#broken === 'gone') await this.#reopen(local)
+      else await this.#redress(local)
+      log.warn('device-restored', `${local.deviceName} was changed by somebody else and is as it was again`)
+    } catch (error) {
+      log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
+    }
+  }
+
+  async #reopen(local: LocalVtep): Promise<void> {
+    const lost = this.#tun
+    this.#tun = await this.#openDevice(local)
+    this.#broken = null // from here on the worker may find the new one gone as well
+    this.#worker?.replaceDevice(this.#tun.fd)
+    if (lost !== null) await closeDescriptor(lost.fd)
+  }
+
+  async #redress(local: LocalVtep): Promise<void> {
+    await dress(local)
+    // Unless the worker has found it gone meanwhile.
+    if (this.#broken === 'bare') this.#broken = null
+  }
+}
+
+/** Address, MTU and route. */
+function dress({ deviceName, overlayAddress, mtuBytes, network }: LocalVtep): Promise<void> {
+  return configureOverlayLink({ name: deviceName, overlayAddress, mtuBytes, network })
+}
+
+/** Whether the kernel sends the network's packets into the device: not when it is down, or has lost its address. */
+function leadsInto({ network, deviceName }: LocalVtep): boolean {
+  return hasRoute(readFileSync('/proc/thread-self/net/route', 'latin1'), network, deviceName)
 }
 
 async function openSocket(local: LocalVtep): Promise<OpenUdpSocket> {

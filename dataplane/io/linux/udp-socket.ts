@@ -148,7 +148,7 @@ export class UdpSocket implements UnderlaySocket {
       if (sent > 0) {
         done += sent
         retries = 0
-      } else if (!this.#mayRetry(-sent, retries++)) {
+      } else if (sent !== -EINTR && !this.#mayRetry(-sent, retries++)) {
         batch.errno[done++] = -sent
         retries = 0
       }
@@ -157,7 +157,6 @@ export class UdpSocket implements UnderlaySocket {
 
   /** Whether the message that failed shall be tried again; waits for room first, never longer than SEND_WAIT_MS. */
   #mayRetry(errno: number, retries: number): boolean {
-    if (errno === EINTR) return true
     if (errno === EAGAIN && retries === 0) return this.#writable.wait(SEND_WAIT_MS) > 0
     return errno === ENOBUFS && retries < NOBUFS_RETRIES
   }

@@ -102,9 +102,10 @@ describe('from the underlay', () => {
     hits: fc.array(fc.tuple(fc.nat(ENCAP_BYTES - 1), fc.nat(255)), { maxLength: 1 }),
     padding: fc.constantFrom(0, 0, 0, 1, 40),
   })
+  const good = { hits: [], padding: 0 }
   const facts = fc.record({
     tos: fc.nat(255),
-    segmentSize: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 4000 })),
+    segmentSize: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, fc.integer({ min: 1, max: 4000 })),
     from: fc.constantFrom(NODE_B.underlay, NODE_B.underlay, NODE_B.underlay, '192.0.2.66'),
   })
   /** To node A, from B. */
@@ -116,6 +117,8 @@ describe('from the underlay', () => {
   }
   const arrival = fc.oneof(
     { weight: 1, arbitrary: fc.uint8Array({ maxLength: 200 }) },
+    // Good ones in between, so that there is something to join.
+    { weight: 4, arbitrary: fc.constantFrom(BASES[1]!, BASES[1]!, BASES[2]!).map((inner) => frameOf(inner, good)) },
     { weight: 6, arbitrary: fc.tuple(hostile, header).map(([inner, outer]) => frameOf(innerBytes(inner), outer)) },
   )
 

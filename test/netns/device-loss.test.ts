@@ -1,0 +1,94 @@
+// The overlay device is taken from a running daemon, set down, or robbed of its route: it comes back within seconds, pods go
+// on, and a device that cannot come back costs neither CPU nor log.
+import { readFileSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { run } from '../../src/host/command.ts'
+import { readLink } from '../../src/host/ip.ts'
+import { countersOf, eventually, imbalanceOf, labUnderTest, logOf } from '../support/lab-under-test.ts'
+import { ip } from '../support/own-namespace.ts'
+
+/** Longest time without the device, milliseconds. */
+const BACK_WITHIN_MS = 5000
+/** USER_HZ (man 7 time). */
+const TICKS_PER_SECOND = 100
+const LARGEST_CPU_SHARE = 0.05
+const BROKEN_MS = 4000
+
+const lab = labUnderTest({ name: 'loss', hosts: 2, pods: 1 })
+const onHost1 = (...words: string[]) => ip('-n', lab().namespace('host1'), ...words)
+const shape = () => ({
+  address: onHost1('-4', '-br', 'address', 'show', 'flannel.1').replace(/^(\S+) +\S+/, '$1'),
+  routes: onHost1('-4', 'route', 'show').split('\n').sort(),
+})
+
+/** Waits until pods reach each other both ways, at most as long as a device may take. */
+async function expectPodsBack(since: number): Promise<void> {
+  await expect
+    .poll(async () => (await lab().ping('pod1.1', 'pod2.1')).received, { timeout: BACK_WITHIN_MS, interval: 50 })
+    .toBe(1)
+  console.log(`back after ${((performance.now() - since) / 1000).toFixed(1)} s`)
+  expect(performance.now() - since).toBeLessThan(BACK_WITHIN_MS)
+  expect(await lab().ping('pod2.1', 'pod1.1', { count: 10 })).toMatchObject({ received: 10 })
+}
+
+test.each([
+  ['deleted', () => onHost1('link', 'delete', 'flannel.1')],
+  ['set down', () => onHost1('link', 'set', 'flannel.1', 'down')],
+  [
+    'set down and up',
+    () => {
+      onHost1('link', 'set', 'flannel.1', 'down')
+      onHost1('link', 'set', 'flannel.1', 'up')
+    },
+  ],
+  ['without its route', () => onHost1('route', 'delete', '10.244.0.0/16')],
+  ['without its address', () => onHost1('address', 'flush', 'dev', 'flannel.1')],
+])('a device that is %s is back within 5 s, with address, routes and MTU', async (_, harm) => {
+  const { daemonPid } = lab().host('host1')
+  const before = shape()
+  const start = performance.now()
+  harm()
+  await expectPodsBack(start)
+  expect(shape()).toEqual(before)
+  expect((await readLink('flannel.1', { namespace: lab().namespace('host1') }))?.mtu).toBe(1450)
+  expect(lab().host('host1').daemonPid).toBe(daemonPid)
+  await eventually(() => expect(lab().host('host1').status?.state).toBe('ready'))
+  await eventually(() => expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 }))
+})
+
+test('an underlay link that goes away and comes back costs no more than the time it was away', async () => {
+  onHost1('link', 'set', 'eth0', 'down')
+  expect(await lab().ping('pod1.1', 'pod2.1')).toMatchObject({ received: 0 })
+  const start = performance.now()
+  onHost1('link', 'set', 'eth0', 'up')
+  await expectPodsBack(start)
+})
+
+test('a device that cannot come back makes the node degraded, and costs next to no CPU and log', async () => {
+  const { daemonPid } = lab().host('host1')
+  const lines = logOf(lab(), 'host1').length
+  await run(['ip', '-batch', '-'], {
+    namespace: lab().namespace('host1'),
+    input: 'link delete flannel.1\nlink add flannel.1 type bridge\n',
+  })
+  await eventually(() => expect(lab().host('host1').status?.state).toBe('degraded'))
+  const before = cpuSeconds(daemonPid!)
+  await pause(BROKEN_MS)
+  const share = (cpuSeconds(daemonPid!) - before) / (BROKEN_MS / 1000)
+  const written = logOf(lab(), 'host1').slice(lines)
+  console.log(`broken: ${(100 * share).toFixed(1)} % CPU, ${written.length} lines`)
+  expect(share).toBeLessThan(LARGEST_CPU_SHARE)
+  expect(written.length).toBeLessThanOrEqual(3)
+  const start = performance.now()
+  onHost1('link', 'delete', 'flannel.1')
+  await expectPodsBack(start)
+  expect(lab().host('host1').daemonPid).toBe(daemonPid)
+})
+
+/** User and system time of a process, proc_pid_stat(5). Its children count once they have ended. */
+function cpuSeconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return [11, 12, 13, 14].reduce((sum, field) => sum + Number(fields[field]), 0) / TICKS_PER_SECOND
+}

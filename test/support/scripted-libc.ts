@@ -1,0 +1,41 @@
+// System calls whose results are scripted, in place of libc.ts: for the errors that a kernel gives only when it is in
+// trouble. Put in place with `vi.mock`; a call beyond the script throws.
+
+/** Results that the next calls of each name give, and the names of the calls made. */
+export class ScriptedLibc {
+  readonly made: string[] = []
+  readonly #script = new Map<string, number[]>()
+
+  /** The next calls of that name give these results, in order. */
+  give(name: string, ...results: number[]): void {
+    this.#script.set(name, [...(this.#script.get(name) ?? []), ...results])
+  }
+
+  reset(): void {
+    this.made.length = 0
+    this.#script.clear()
+  }
+
+  call(name: string): number {
+    this.made.push(name)
+    const result = this.#script.get(name)?.shift()
+    if (result === undefined) throw new Error(`no result left for ${name}`)
+    return result
+  }
+}
+
+export const scripted = new ScriptedLibc()
+
+const given =
+  (name: string): (() => number) =>
+  () =>
+    scripted.call(name)
+
+/** What `vi.mock` puts in the place of the module. */
+export const libcModule = {
+  read: given('read'),
+  writev: given('writev'),
+  poll: given('poll'),
+  sendmmsg: given('sendmmsg'),
+  recvmmsg: given('recvmmsg'),
+}

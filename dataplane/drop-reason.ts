@@ -35,6 +35,7 @@ export const DROP_REASONS = {
   'tun-rejected': { where: 'inbound', about: 'the kernel refused the packet (EINVAL)' },
   'tun-error': { where: 'inbound', about: 'the TUN write failed with an errno that has no name of its own' },
   // any packet
+  'ttl-expired': { where: 'both', about: 'TTL or hop limit reached zero in a tunnel that counts as a hop' },
   truncated: { where: 'both', about: 'the packet ends before its headers do' },
   'bad-header-length': {
     where: 'both',

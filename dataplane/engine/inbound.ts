@@ -12,22 +12,24 @@
 // pseudo-header sum, and super-packets of up to 64 KiB in one datagram. Neither is damage: both are work left to us.
 import type { DropReason } from '../drop-reason.ts'
 import type { Encapsulation } from '../encap/encapsulation.ts'
-import { type ForwardingTable, NO_ENTRY } from '../forwarding/forwarding-table.ts'
+import type { ForwardingTable } from '../forwarding/forwarding-table.ts'
 import { ReceiveSlots } from '../io/receive-slots.ts'
 import type { UnderlaySocket } from '../io/underlay-socket.ts'
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
 import * as ipv4 from '../wire/ipv4.ts'
-import { containsAddress } from '../wire/prefix.ts'
-import * as tcp from '../wire/tcp.ts'
-import * as udp from '../wire/udp.ts'
+import * as ipv6 from '../wire/ipv6.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
 import { Coalescer } from './coalesce.ts'
 import { type Counters, cellOf } from './counters.ts'
 import { decapsulateEcn, ECN_ILLEGAL, ECN_MASK } from './ecn.ts'
+import { takeHop } from './hop.ts'
+import { InnerPacket } from './inner-packet.ts'
 import type { OutboundParts } from './outbound.ts'
+import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
 import type { EngineSettings } from './settings.ts'
+import { SourceCheck } from './source-check.ts'
 import {
   CHECKSUM_BAD,
   CHECKSUM_GOOD,
@@ -65,9 +67,8 @@ export class Inbound {
   readonly #slots: ReceiveSlots
   readonly #writer: TunWriter
   readonly #coalescer: Coalescer
-  #table: ForwardingTable
-  #lastOuter = -1
-  #lastInner = -1
+  readonly #sourceCheck: SourceCheck
+  readonly #packet = new InnerPacket()
   #datagramSerial = 0
   #sink: StepSink | null = null
 
@@ -82,18 +83,19 @@ export class Inbound {
     this.#slots = new ReceiveSlots(parts.memory, SLOTS)
     this.#writer = new TunWriter(parts.memory, parts.device, parts.counters)
     this.#coalescer = new Coalescer(parts.memory, this.#writer, { mergeUdp: parts.settings.mergeUdp })
-    this.#table = table
+    const own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
+    this.#sourceCheck = new SourceCheck(parts.settings.sourceCheck, own, table)
   }
 
   replaceTable(table: ForwardingTable): void {
-    this.#table = table
-    this.#lastOuter = -1
+    this.#sourceCheck.replaceTable(table)
   }
 
   setSink(sink: StepSink | null): void {
     this.#sink = sink
     this.#writer.sink = sink
     this.#coalescer.sink = sink
+    this.#sourceCheck.sink = sink
   }
 
   /** Moves datagrams until the socket is empty or the burst is over. Returns how many, or -errno when it is unwell. */
@@ -139,8 +141,8 @@ export class Inbound {
    * delivers one frame, and the size is that of the inner segments. The inner length tells.
    */
   #isOneFrame(at: number, length: number): boolean {
-    if (length < this.#encapBytes + ipv4.HEADER_LEN) return false
-    return this.#encapBytes + ipv4.getTotalLength(this.#view, at + this.#encapBytes) === length
+    const left = length - this.#encapBytes
+    return this.#packet.read(this.#view, at + this.#encapBytes, left) === null && this.#packet.length === left
   }
 
   /** Steps 2 to 4 for one frame of `length` bytes at `at`; `segmentSize` is that of inner segments, 0 for none. */
@@ -151,126 +153,96 @@ export class Inbound {
     let reason = this.#checkFrame(at, length)
     if (reason === null) {
       sink?.step({ kind: 'decap', id, datagram: this.#datagramSerial, at: inner, length: length - this.#encapBytes })
-      reason = this.#checkSource(id, slot, inner) ?? this.#combineEcn(id, inner, this.#slots.tos[slot]!)
+      const outerSource = this.#slots.address[slot]!
+      reason =
+        this.#sourceCheck.check(id, this.#view, this.#packet, outerSource) ??
+        this.#combineEcn(id, this.#slots.tos[slot]!) ??
+        this.#countHop()
     }
-    if (reason === null) this.#deliver(id, inner, length, segmentSize)
+    if (reason === null) this.#deliver(id, length, segmentSize)
     else this.#drop(reason, id, at, length)
   }
 
-  /** Step 2: tunnel header, then the inner IPv4 header: a whole packet lies behind it. */
+  /** Step 2: tunnel header, then the inner IP header: a whole packet lies behind it. */
   #checkFrame(at: number, length: number): DropReason | null {
-    const view = this.#view
-    const reason = this.#encapsulation.check(view, at, length)
+    const reason = this.#encapsulation.check(this.#view, at, length)
     if (reason !== null) return reason
-    const inner = at + this.#encapBytes
-    const left = length - this.#encapBytes
-    if (left < ipv4.HEADER_LEN) return 'truncated'
-    if (ipv4.getVersion(view, inner) !== 4) return 'bad-version'
-    const headerBytes = ipv4.getHeaderBytes(view, inner)
-    const total = ipv4.getTotalLength(view, inner)
-    if (headerBytes < ipv4.HEADER_LEN || total < headerBytes) return 'bad-header-length'
-    if (total > left) return 'truncated'
-    return headerChecksumIsGood(this.#memory, inner, headerBytes) ? null : 'bad-checksum'
-  }
-
-  /** Step 3. The pair that was right last time is right again until the table changes. */
-  #checkSource(id: number, slot: number, inner: number): DropReason | null {
-    const mode = this.#settings.sourceCheck
-    const outerSource = this.#slots.address[slot]!
-    const source = ipv4.getSource(this.#view, inner)
-    if (mode === 'off') return null
-    if (!containsAddress(this.#settings.subnet, ipv4.getDestination(this.#view, inner))) {
-      return 'inner-destination-foreign'
-    }
-    if (outerSource === this.#lastOuter && source === this.#lastInner && this.#sink === null) return null
-    const entry = this.#table.lookup(source)
-    if (this.#sink !== null) this.#traceSource(this.#sink, id, source, entry)
-    const holds = entry !== NO_ENTRY && this.#table.underlayAddress(entry) === outerSource
-    if (!holds && (mode === 'strict' || !this.#table.hasPeer(outerSource))) {
-      return this.#table.hasPeer(outerSource) ? 'inner-source-spoofed' : 'unknown-peer'
-    }
-    this.#lastOuter = outerSource
-    this.#lastInner = source
-    return null
+    const packet = this.#packet
+    const flaw = packet.read(this.#view, at + this.#encapBytes, length - this.#encapBytes)
+    if (flaw !== null || packet.version !== 4) return flaw
+    return headerChecksumIsGood(this.#memory, packet.at, ipv4.getHeaderBytes(this.#view, packet.at)) ? null : 'bad-checksum'
   }
 
   /** Step 4. Unless the combination is illegal, the inner header now says what RFC 6040 wants it to say. */
-  #combineEcn(id: number, inner: number, outerTos: number): DropReason | null {
-    const tos = ipv4.getTos(this.#view, inner)
-    const before = tos & ECN_MASK
+  #combineEcn(id: number, outerTos: number): DropReason | null {
+    const packet = this.#packet
+    const before = packet.tos & ECN_MASK
     const outer = outerTos & ECN_MASK
     const after = decapsulateEcn(before, outer)
     if (after === ECN_ILLEGAL) return 'ecn-illegal'
     if (after !== before) {
-      ipv4.setTos(this.#view, inner, (tos & ~ECN_MASK) | after)
-      setHeaderChecksum(this.#memory, inner, ipv4.getHeaderBytes(this.#view, inner))
+      packet.tos = (packet.tos & ~ECN_MASK) | after
+      if (packet.version === 4) {
+        ipv4.setTos(this.#view, packet.at, packet.tos)
+        setHeaderChecksum(this.#memory, packet.at, packet.ipBytes)
+      } else {
+        ipv6.setTrafficClass(this.#view, packet.at, packet.tos)
+      }
     }
     this.#sink?.step({ kind: 'ecn', id, innerBefore: before, outer, inner: after })
     return null
   }
 
-  /** Steps 5 to 7: what follows `total` bytes is Ethernet padding and is cut here. */
-  #deliver(id: number, inner: number, frameBytes: number, segmentSize: number): void {
-    const view = this.#view
-    const total = ipv4.getTotalLength(view, inner)
-    const protocol = ipv4.getProtocol(view, inner)
-    if (!this.#isWholeTransport(inner, total, protocol)) {
+  /** A tunnel that counts as a hop takes one off; one that is no hop (VXLAN) leaves the TTL alone. */
+  #countHop(): DropReason | null {
+    if (!this.#settings.countsHop) return null
+    return takeHop(this.#memory, this.#packet) ? null : 'ttl-expired'
+  }
+
+  /** Steps 5 to 7: what follows the packet's own length is Ethernet padding and is cut here. */
+  #deliver(id: number, frameBytes: number, segmentSize: number): void {
+    const packet = this.#packet
+    if (packet.headerBytes === 0) {
       // Fragments, other protocols, and transport headers that make no sense: the pod's stack judges, in order.
-      this.#coalescer.flushHosts(ipv4.getSource(view, inner), ipv4.getDestination(view, inner), protocol)
+      this.#coalescer.flushHosts(packet)
       this.#writer.setPlain()
-      this.#writer.writeOne(id, inner, total, frameBytes)
+      this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
       return
     }
-    const ipBytes = ipv4.getHeaderBytes(view, inner)
-    const state = verifyTransport(this.#memory, inner, inner + ipBytes, total - ipBytes, protocol)
+    const state = verifyTransport(this.#memory, packet)
     if (this.#sink !== null) {
       this.#sink.step({ kind: 'checksum', id, verdict: state === CHECKSUM_BAD ? 'bad' : VERDICTS[state as 0 | 1 | 2] })
     }
     if (state === CHECKSUM_PARTIAL) {
       this.#counters.add(PARTIAL, 1)
-      if (total > this.#settings.mtuBytes || isSmallUdpTrain(protocol, total - ipBytes, segmentSize)) {
-        this.#superPacket(id, inner, total, frameBytes, segmentSize)
+      if (packet.length > this.#settings.mtuBytes || isSmallUdpTrain(packet, segmentSize)) {
+        this.#superPacket(id, frameBytes, segmentSize)
         return
       }
     }
     if (state === CHECKSUM_GOOD || state === CHECKSUM_PARTIAL) {
-      this.#coalescer.offer(id, inner, total, frameBytes, state === CHECKSUM_PARTIAL)
+      this.#coalescer.offer(id, packet, frameBytes, state === CHECKSUM_PARTIAL)
       return
     }
     // A bad checksum passes alone, so that the pod's stack counts it; one that is not used cannot be joined.
     if (state === CHECKSUM_BAD) this.#counters.add(BAD, 1)
-    this.#coalescer.flushFlow(inner)
+    this.#coalescer.flushFlow(packet)
     this.#writer.setPlain()
-    this.#writer.writeOne(id, inner, total, frameBytes)
-  }
-
-  /** Whether an unfragmented TCP or UDP header with believable lengths lies behind the IP header. */
-  #isWholeTransport(inner: number, total: number, protocol: number): boolean {
-    const view = this.#view
-    if ((ipv4.getFragmentWord(view, inner) & ~ipv4.DONT_FRAGMENT) !== 0) return false
-    const ipBytes = ipv4.getHeaderBytes(view, inner)
-    const transport = inner + ipBytes
-    const length = total - ipBytes
-    if (protocol === ipv4.PROTOCOL_UDP) return length >= udp.HEADER_LEN && udp.getLength(view, transport) === length
-    if (protocol !== ipv4.PROTOCOL_TCP || length < tcp.HEADER_LEN) return false
-    const transportBytes = tcp.getHeaderBytes(view, transport)
-    return transportBytes >= tcp.HEADER_LEN && transportBytes <= length
+    this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
   }
 
   /** A kernel next door left the cutting to us: handed on as the super-packet that it is. */
-  #superPacket(id: number, inner: number, total: number, frameBytes: number, segmentSize: number): void {
-    const view = this.#view
-    const ipBytes = ipv4.getHeaderBytes(view, inner)
-    const protocol = ipv4.getProtocol(view, inner)
-    const isTcp = protocol === ipv4.PROTOCOL_TCP
-    const headerBytes = ipBytes + (isTcp ? tcp.getHeaderBytes(view, inner + ipBytes) : udp.HEADER_LEN)
-    const size = segmentSize > 0 ? segmentSize : this.#settings.mtuBytes - headerBytes
+  #superPacket(id: number, frameBytes: number, segmentSize: number): void {
+    const packet = this.#packet
+    const isTcp = packet.protocol === ipv4.PROTOCOL_TCP
+    const gsoTcp = packet.version === 4 ? virtioNet.GSO_TCPV4 : virtioNet.GSO_TCPV6
+    const size = segmentSize > 0 ? segmentSize : this.#settings.mtuBytes - packet.headerBytes
     // A UDP datagram without a segment size is one datagram, to be fragmented: it has no segments.
-    const gsoType = isTcp ? virtioNet.GSO_TCPV4 : segmentSize > 0 ? virtioNet.GSO_UDP_L4 : virtioNet.GSO_NONE
-    this.#coalescer.flushFlow(inner)
+    const gsoType = isTcp ? gsoTcp : segmentSize > 0 ? virtioNet.GSO_UDP_L4 : virtioNet.GSO_NONE
+    this.#coalescer.flushFlow(packet)
     const gsoSize = gsoType === virtioNet.GSO_NONE ? 0 : size
-    this.#writer.setOffloaded(gsoType, gsoSize, headerBytes, ipBytes, checksumOffsetOf(protocol))
-    this.#writer.writeOne(id, inner, total, frameBytes)
+    this.#writer.setOffloaded(gsoType, gsoSize, packet.headerBytes, packet.ipBytes, checksumOffsetOf(packet.protocol))
+    this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
   }
 
   #drop(reason: DropReason, id: number, at: number, length: number): void {
@@ -293,15 +265,10 @@ export class Inbound {
       segmentSize: slots.segmentSize[slot]!,
     })
   }
-
-  #traceSource(sink: StepSink, id: number, source: number, entry: number): void {
-    const { generation } = this.#table
-    const found = entry === NO_ENTRY ? null : this.#table.entry(entry)
-    sink.step({ kind: 'source-check', id, source, generation, entry: found })
-  }
 }
 
 /** Datagrams of a pod's UDP_SEGMENT that are one packet yet although they fit the MTU together. */
-function isSmallUdpTrain(protocol: number, transportBytes: number, segmentSize: number): boolean {
-  return protocol === ipv4.PROTOCOL_UDP && segmentSize > 0 && transportBytes - udp.HEADER_LEN > segmentSize
+function isSmallUdpTrain(packet: InnerPacket, segmentSize: number): boolean {
+  const payload = packet.length - packet.headerBytes
+  return packet.protocol === ipv4.PROTOCOL_UDP && segmentSize > 0 && payload > segmentSize
 }

@@ -1,20 +1,25 @@
 // What the engine must know of its node. Fixed for the life of an engine; the forwarding table is what changes.
-import type { Ipv4Prefix } from '../wire/prefix.ts'
+import type { Ipv4Prefix, Ipv6Prefix } from '../wire/prefix.ts'
 
 /**
  * `strict`: the outer source must hold the lease in which the inner source lies. `peer`: it must hold some lease.
  * `off`: anybody may inject, as with the kernel's VXLAN.
  */
-export type SourceCheck = 'strict' | 'peer' | 'off'
+export type SourceCheckMode = 'strict' | 'peer' | 'off'
 
 export interface EngineSettings {
   /** Our own overlay address, the source of ICMP answers. Unsigned 32-bit. */
   readonly overlayAddress: number
-  /** Our own subnet: what inbound packets must be for. */
+  /** Our own IPv6 overlay address, `null` when the node has none: no ICMPv6 answers then. Unsigned 128-bit. */
+  readonly overlayIpv6: bigint | null
+  /** Our own subnets: what inbound packets must be for. */
   readonly subnet: Ipv4Prefix
+  readonly ipv6Subnet: Ipv6Prefix | null
   /** Largest inner packet that the tunnel takes without outer fragments. */
   readonly mtuBytes: number
-  readonly sourceCheck: SourceCheck
+  readonly sourceCheck: SourceCheckMode
+  /** Whether the tunnel counts as a hop on both sides (flannel's plain UDP) or as none (VXLAN). */
+  readonly countsHop: boolean
   /** Whether UDP datagrams may be merged towards the TUN (safe from kernel 6.8.5 on). */
   readonly mergeUdp: boolean
 }

@@ -3,6 +3,6 @@ import { expect, it } from 'vitest'
 import { configurationPage } from './support/configuration-page.ts'
 
 it('docs/configuration.md is what the command definitions make of it', async () => {
-  // `npx vitest run test/configuration-page.test.ts -u` writes it anew.
+  // `npm run vitest -- run test/configuration-page.test.ts -u` writes it anew.
   await expect(configurationPage()).toMatchFileSnapshot('../docs/configuration.md')
 })

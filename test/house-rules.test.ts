@@ -151,7 +151,7 @@ describe('docs are in step', () => {
   const troubleshooting = textOf('docs/troubleshooting.md')
 
   test('the drop reasons in docs/troubleshooting.md are those of the code', async () => {
-    // `npx vitest run test/house-rules.test.ts -u` writes the section anew.
+    // `npm run vitest -- run test/house-rules.test.ts -u` writes the section anew.
     await expect(withDropReasons(troubleshooting)).toMatchFileSnapshot('../docs/troubleshooting.md')
     for (const name of DROP_REASON_NAMES) expect(troubleshooting).toContain(`<a id="${name}"></a>`)
   })

@@ -7,7 +7,7 @@ import { wireFormatsPage } from './support/wire-formats-page.ts'
 
 describe('docs/wire-formats.md', () => {
   it('is what the field tables make of it', async () => {
-    // `npx vitest run test/wire-formats-page.test.ts -u` writes it anew.
+    // `npm run vitest -- run test/wire-formats-page.test.ts -u` writes it anew.
     await expect(wireFormatsPage()).toMatchFileSnapshot('../docs/wire-formats.md')
   })
 

@@ -40,8 +40,8 @@ async function smallPackets(from: Endpoint, to: Endpoint, seconds: number): Prom
   return { value: received.packetsPerSecond, moved: received.packets }
 }
 
-/** @throws FlanneletteError `host-command` when the generator fails */
-async function blast(at: Endpoint, words: readonly (string | number)[]): Promise<BlastResult> {
+/** Runs the generator or its counter in a namespace. @throws FlanneletteError `host-command` when it fails */
+export async function blast(at: Endpoint, words: readonly (string | number)[]): Promise<BlastResult> {
   const argv = [process.execPath, blastProgram(), ...words.map(String)]
   const result = await attempt(argv, { namespace: at.namespace })
   if (result.exitCode !== 0) throw commandFailure(argv, result, at.namespace)

@@ -15,6 +15,8 @@ import { StepRecorder } from './step-recorder.ts'
 
 /** Longest sleep, milliseconds. A thread inside a foreign call cannot be stopped, so the call must be short. */
 const SLEEP_MS = 1000
+/** How long a failed socket is not looked at, milliseconds. */
+const SOCKET_REST_MS = 1000
 const EVENTFD_BYTES = 8
 const TUN = 0
 const SOCKET = 1
@@ -37,6 +39,7 @@ const engine = new Engine({
   nowMs: () => performance.now(),
 })
 let recorder: StepRecorder | null = null
+let socketRestsUntilMs = 0
 
 function report(what: WorkerReport): void {
   port.postMessage(what)
@@ -78,11 +81,22 @@ function obey(): boolean {
   }
 }
 
-/** One turn of both directions. A descriptor that is unwell is reported once and not looked at until it is replaced. */
+/** A socket that failed is left alone for a while, so that one that fails for good costs nothing. */
+function restSocket(errno: number): void {
+  waits.setDescriptor(SOCKET, -1)
+  socketRestsUntilMs = performance.now() + SOCKET_REST_MS
+  report({ type: 'socket-failed', errno })
+}
+
+/** One turn of both directions. A TUN that is unwell is reported once and not looked at until it is replaced. */
 function move(): void {
+  if (socketRestsUntilMs > 0 && performance.now() >= socketRestsUntilMs) {
+    socketRestsUntilMs = 0
+    waits.setDescriptor(SOCKET, setup.socketFd)
+  }
   if (waits.ready(SOCKET) !== 0) {
     const result = engine.inbound()
-    if (result < 0) report({ type: 'socket-failed', errno: -result })
+    if (result < 0) restSocket(-result)
   }
   if (waits.ready(TUN) !== 0) {
     const result = engine.outbound()

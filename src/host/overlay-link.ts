@@ -79,7 +79,7 @@ export function planOverlayLink(overlay: OverlayLink, link: LinkInfo | null, rou
     // No link-local address, hence no router solicitation or multicast report from the kernel into the tunnel.
     plan.push(`link set dev ${name} addrgenmode none`, `link set dev ${name} up`)
   }
-  const present = ipv4AddressesIn(link, overlay.network)
+  const present = [...new Set([...ipv4AddressesIn(link, overlay.network), ...formerAddresses(name, link, routes)])]
   if (!present.includes(address)) plan.push(`address add ${address} dev ${name}`)
   const source = formatIpv4(overlay.overlayAddress)
   // Always replaced, never trusted: the kernel takes the route away with a deleted source address, silently.
@@ -90,6 +90,15 @@ export function planOverlayLink(overlay: OverlayLink, link: LinkInfo | null, rou
   // Last: with an address the kernel also takes the routes that name it as source.
   for (const old of present) if (old !== address) plan.push(`address delete ${old} dev ${name}`)
   return plan
+}
+
+/** Addresses that our routes into the device name as their source: of a former network, when the config has changed since. */
+function formerAddresses(name: string, link: LinkInfo | null, routes: readonly RouteInfo[]): string[] {
+  const sources = routes
+    .filter((route) => isOurRoute(route.protocol) && route.dev === name)
+    .map((route) => route.prefsrc)
+  const carried = (link?.addr_info ?? []).filter((info) => info.family === 'inet' && sources.includes(info.local))
+  return carried.map((info) => `${info.local}/${info.prefixlen}`)
 }
 
 /** Command that deletes exactly this route. */

@@ -15,6 +15,7 @@ import { parseArgs } from 'node:util'
 import { startVitest } from 'vitest/node'
 
 const SELF = fileURLToPath(import.meta.url)
+const CONFIG = fileURLToPath(new URL('../vitest.config.ts', import.meta.url))
 const INSIDE = 'FLANNELETTE_TEST_RUN'
 /** Programs of the run itself, as seen at its end; everything else that still runs was left behind by a test. */
 const OWN = new Set([1, process.pid])
@@ -84,7 +85,7 @@ async function inside({ leftOut = [] } = {}) {
     reporters: ['default'],
     passWithNoTests: true, // the closing line says it better
     ...(options.root === undefined
-      ? { project: options.projects }
+      ? { project: options.projects, config: CONFIG }
       : { root: options.root, config: false, globals: true, include: ['*.test.mjs'] }),
   })
   const outcome = countTests(vitest)

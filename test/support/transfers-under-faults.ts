@@ -8,7 +8,7 @@ import { counter, countersOf, eventually, identityOf, imbalanceOf, killDaemon, l
 import { startTransfer } from './transfer.ts'
 
 /** Least length of a transfer that a daemon is to be killed under. */
-const SECONDS = 4
+const SECONDS = 3
 
 export function describeTransfers({ mebibytes }: { readonly mebibytes: number }): void {
   describe(`${mebibytes} MiB from pod to pod have the right SHA-256`, () => {

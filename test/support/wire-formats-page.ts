@@ -121,7 +121,7 @@ function exampleText(): string {
 /** The whole page. */
 export function wireFormatsPage(): string {
   const introduction = [
-    'Made from the field tables in `dataplane/wire/` by `npx vitest run test/wire-formats-page.test.ts -u`; do not edit it.',
+    'Made from the field tables in `dataplane/wire/` by `npm run vitest -- run test/wire-formats-page.test.ts -u`; do not edit it.',
     'A byte is counted from the first of its header, a bit from the most significant of its byte.',
   ].join('\n')
   const parts = ['# Wire formats', introduction, overheadText(), ...SECTIONS.map(sectionText), exampleText()]

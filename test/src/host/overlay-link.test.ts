@@ -63,6 +63,17 @@ describe('the overlay device', () => {
     ])
   })
 
+  test('loses the address of a former network, which our route into it still names, and no other', () => {
+    const address = (local: string) => ({ family: 'inet', local, prefixlen: 32, scope: 'global' }) as const
+    const link = { ...DONE, addr_info: [address('10.99.1.0'), address('172.16.0.1'), address('10.244.1.0')] }
+    const routes: RouteInfo[] = [{ dst: '10.99.0.0/16', dev: 'flannel.1', protocol: '142', prefsrc: '10.99.1.0' }]
+    expect(planOverlayLink(OVERLAY, link, routes)).toEqual([
+      ROUTE_COMMAND,
+      'route delete 10.99.0.0/16 dev flannel.1 proto 142',
+      'address delete 10.99.1.0/32 dev flannel.1',
+    ])
+  })
+
   test('loses routes that carry our tag and no longer apply, never those of others', () => {
     const routes: RouteInfo[] = [
       { dst: '10.99.0.0/16', dev: 'flannel.1', protocol: '142' },

@@ -1,7 +1,7 @@
 // The public surface of the dataplane: all that the control plane may see of it. Loading it loads no native library.
 export { DROP_REASON_NAMES, DROP_REASONS, type DropReason } from './drop-reason.ts'
 export { OVERHEAD_BYTES } from './encap/overhead.ts'
-export type { EngineSettings, SourceCheck } from './engine/settings.ts'
+export type { EngineSettings, SourceCheckMode } from './engine/settings.ts'
 export { formatEntry } from './forwarding/forwarding-table.ts'
 export type { ForwardingEntry, RemoteVtep } from './forwarding/remote-vtep.ts'
 export * as errno from './io/errno.ts'

@@ -26,7 +26,7 @@ export type Step =
   | {
       readonly kind: 'lookup'
       readonly id: number
-      readonly destination: number
+      readonly destination: number | bigint
       readonly generation: number
       readonly entry: ForwardingEntry | null
     }
@@ -81,7 +81,7 @@ export type Step =
   | {
       readonly kind: 'source-check'
       readonly id: number
-      readonly source: number
+      readonly source: number | bigint
       readonly generation: number
       readonly entry: ForwardingEntry | null
     }
@@ -114,7 +114,7 @@ export type Step =
   | {
       readonly kind: 'icmp-answer'
       readonly id: number
-      readonly to: number
+      readonly to: number | bigint
       readonly type: number
       readonly code: number
       readonly suppressed: boolean

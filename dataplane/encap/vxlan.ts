@@ -2,6 +2,7 @@
 import type { DropReason } from '../drop-reason.ts'
 import type { ForwardingTable } from '../forwarding/forwarding-table.ts'
 import * as ethernet from '../wire/ethernet.ts'
+import * as ipv4 from '../wire/ipv4.ts'
 import * as vxlan from '../wire/vxlan.ts'
 import type { Encapsulation } from './encapsulation.ts'
 
@@ -21,10 +22,11 @@ export class VxlanEncapsulation implements Encapsulation {
     this.#vniWord = (options.vni << 8) >>> 0
   }
 
-  write(view: DataView, at: number, table: ForwardingTable, entry: number): void {
+  write(view: DataView, at: number, table: ForwardingTable, entry: number, version: number): void {
     vxlan.write(view, at, table.vni(entry))
+    const etherType = version === 4 ? ethernet.ETHERTYPE_IPV4 : ethernet.ETHERTYPE_IPV6
     const peerMac = table.macHigh(entry) * 2 ** 32 + table.macLow(entry)
-    ethernet.write(view, at + INNER_ETHERNET, peerMac, this.#mac, ethernet.ETHERTYPE_IPV4)
+    ethernet.write(view, at + INNER_ETHERNET, peerMac, this.#mac, etherType)
   }
 
   check(view: DataView, at: number, length: number): DropReason | null {
@@ -38,8 +40,10 @@ export class VxlanEncapsulation implements Encapsulation {
     // As the kernel: our own MAC is a loop, zero and group addresses are nobody (drivers/net/vxlan, is_valid_ether_addr).
     if (source === this.#mac || source === 0 || Math.floor(source / GROUP_BIT) % 2 === 1) return 'inner-source-mac'
     const etherType = ethernet.getEtherType(view, inner)
-    if (etherType === ethernet.ETHERTYPE_IPV4) return null
-    return etherType === ethernet.ETHERTYPE_IPV6 ? 'ipv6-unsupported' : 'inner-ethertype'
+    if (etherType !== ethernet.ETHERTYPE_IPV4 && etherType !== ethernet.ETHERTYPE_IPV6) return 'inner-ethertype'
+    if (length === this.headerBytes) return 'truncated'
+    const version = etherType === ethernet.ETHERTYPE_IPV4 ? 4 : 6
+    return ipv4.getVersion(view, at + this.headerBytes) === version ? null : 'bad-version'
   }
 
   /** The VXLAN header is not exactly ours: the same order of checks as the kernel's vxlan_rcv. */

@@ -170,7 +170,9 @@ export class Inbound {
     const packet = this.#packet
     const flaw = packet.read(this.#view, at + this.#encapBytes, length - this.#encapBytes)
     if (flaw !== null || packet.version !== 4) return flaw
-    return headerChecksumIsGood(this.#memory, packet.at, ipv4.getHeaderBytes(this.#view, packet.at)) ? null : 'bad-checksum'
+    return headerChecksumIsGood(this.#memory, packet.at, ipv4.getHeaderBytes(this.#view, packet.at))
+      ? null
+      : 'bad-checksum'
   }
 
   /** Step 4. Unless the combination is illegal, the inner header now says what RFC 6040 wants it to say. */

@@ -21,17 +21,24 @@ import type { UnderlaySocket } from '../io/underlay-socket.ts'
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
 import * as ipv4 from '../wire/ipv4.ts'
-import { containsAddress } from '../wire/prefix.ts'
-import * as tcp from '../wire/tcp.ts'
 import * as udp from '../wire/udp.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
+import { addressOf } from './address-of.ts'
 import { type Counters, cellOf } from './counters.ts'
 import { encapsulateEcn } from './ecn.ts'
+import { takeHop } from './hop.ts'
 import { IcmpAnswer } from './icmp-answer.ts'
+import { InnerPacket } from './inner-packet.ts'
+import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
-import { Segmenter } from './segment.ts'
+import { MAX_HEADER_BYTES, Segmenter } from './segment.ts'
 import type { EngineSettings } from './settings.ts'
 import { completeChecksum } from './transport-checksum.ts'
+
+// First bits of addresses that never belong to a lease: 169.254.0.0/16, ff00::/8, fe80::/10.
+const IPV4_LINK_LOCAL = 0xa9fe
+const IPV6_MULTICAST = 0xff
+const IPV6_LINK_LOCAL = 0x3fa
 
 /** What one read may bring: virtio-net header and the largest IP packet. */
 const READ_BYTES = virtioNet.HEADER_LEN + 65535
@@ -73,6 +80,8 @@ export class Outbound {
   readonly #icmp: IcmpAnswer
   readonly #area: number
   #cursor: number
+  readonly #packet = new InnerPacket()
+  readonly #own: OwnSubnets
   #table: ForwardingTable
   #lastDestination = -1
   #lastEntry = NO_ENTRY
@@ -90,11 +99,11 @@ export class Outbound {
     this.#mtu = parts.settings.mtuBytes
     this.#batch = new SendBatch(parts.memory, parts.socket.maxSegments)
     this.#segmenter = new Segmenter(parts.memory)
-    const source = parts.settings.overlayAddress
-    this.#icmp = new IcmpAnswer(parts.memory, parts.device, parts.counters, { source, nowMs: parts.nowMs })
+    this.#icmp = new IcmpAnswer(parts)
     this.#area = parts.memory.reserve(AREA_BYTES)
     this.#cursor = this.#area
     this.#table = table
+    this.#own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
   }
 
   replaceTable(table: ForwardingTable): void {
@@ -123,7 +132,7 @@ export class Outbound {
         break
       }
       reads++
-      this.#packet(at, read - virtioNet.HEADER_LEN)
+      this.#take(at, read - virtioNet.HEADER_LEN)
     }
     this.#counters.add(READ_CALLS, reads)
     this.#flush()
@@ -131,9 +140,9 @@ export class Outbound {
   }
 
   /** One packet of `length` bytes at `at`, its virtio-net header in front of it. */
-  #packet(at: number, length: number): void {
-    const vnet = at - virtioNet.HEADER_LEN
+  #take(at: number, length: number): void {
     const sink = this.#sink
+    const packet = this.#packet
     const id = sink === null ? 0 : packetId(this.#view, at, length)
     if (sink !== null) this.#traceRead(sink, id, at, length)
     const reason = this.#check(at, length)
@@ -141,96 +150,104 @@ export class Outbound {
       this.#drop(reason, id, at, Math.max(length, 0))
       return
     }
-    const entry = this.#lookup(id, at)
+    const entry = this.#lookup(id)
     if (entry === NO_ENTRY) {
       this.#drop('no-route', id, at, length)
-      this.#icmp.networkUnreachable(id, at)
+      this.#icmp.networkUnreachable(id, packet)
       return
     }
-    const gsoSize = gsoTypeOf(this.#view, vnet) === virtioNet.GSO_NONE ? 0 : virtioNet.getGsoSize(this.#view, vnet)
-    const size = gsoSize === 0 ? ipv4.getTotalLength(this.#view, at) : this.#headerBytes(at) + gsoSize
+    const gsoSize = this.#gsoType(at) === virtioNet.GSO_NONE ? 0 : virtioNet.getGsoSize(this.#view, vnetOf(at))
+    const size = gsoSize === 0 ? packet.length : packet.headerBytes + gsoSize
     const fits = size <= this.#mtu
     sink?.step({ kind: 'fit', id, length: size, mtuBytes: this.#mtu })
-    if (!fits && (ipv4.getFragmentWord(this.#view, at) & ipv4.DONT_FRAGMENT) !== 0) {
+    if (!fits && !packet.routersMayFragment) {
       this.#drop('too-big', id, at, length)
-      this.#icmp.fragmentationNeeded(id, at, this.#mtu)
+      this.#icmp.tooBig(id, packet, this.#mtu)
       return
     }
-    if (!containsAddress(this.#parts.settings.subnet, ipv4.getSource(this.#view, at))) {
-      this.#counters.add(FOREIGN_SOURCE, 1)
+    if (this.#parts.settings.countsHop && !takeHop(this.#memory, packet)) {
+      this.#drop('ttl-expired', id, at, length)
+      this.#icmp.timeExceeded(id, packet)
+      return
     }
-    if (gsoSize === 0) this.#single(id, at, size, entry, !fits)
-    else this.#superPacket(id, at, length, gsoSize, entry, !fits)
+    if (!this.#own.containsSource(this.#view, packet)) this.#counters.add(FOREIGN_SOURCE, 1)
+    if (gsoSize === 0) this.#single(id, entry, !fits)
+    else this.#superPacket(id, gsoSize, entry, !fits)
   }
 
-  /** Step 2: is this a whole IPv4 packet, and does its virtio-net header tell the truth? */
+  /** Step 2: is this a whole IP packet for somebody, and does its virtio-net header tell the truth? */
   #check(at: number, length: number): DropReason | null {
     const view = this.#view
-    if (length < 1) return 'truncated'
-    const version = ipv4.getVersion(view, at)
-    if (version !== 4) return version === 6 ? 'ipv6-unsupported' : 'not-ip'
-    if (length < ipv4.HEADER_LEN) return 'truncated'
-    const headerBytes = ipv4.getHeaderBytes(view, at)
-    const total = ipv4.getTotalLength(view, at)
-    if (headerBytes < ipv4.HEADER_LEN || total < headerBytes) return 'bad-header-length'
-    if (total > length) return 'truncated'
-    const destination = ipv4.getDestination(view, at)
-    // 224.0.0.0/4 and beyond, 169.254.0.0/16: noise of the host, never for a lease.
-    if (destination >>> 28 >= 14 || destination >>> 16 === 0xa9fe) return 'link-local-or-multicast'
-    const vnet = at - virtioNet.HEADER_LEN
-    const gsoType = gsoTypeOf(view, vnet)
-    if (gsoType !== virtioNet.GSO_NONE)
-      return this.#superPacketIsSound(at, length, gsoType) ? null : 'vnet-inconsistent'
+    const packet = this.#packet
+    const flaw = packet.read(view, at, length)
+    if (flaw !== null) return flaw
+    if (this.#isNoise()) return 'link-local-or-multicast'
+    const vnet = vnetOf(at)
+    const gsoType = this.#gsoType(at)
+    if (gsoType !== virtioNet.GSO_NONE) return this.#checkSuperPacket(gsoType, length)
     if ((virtioNet.getFlags(view, vnet) & virtioNet.FLAG_NEEDS_CSUM) === 0) return null
     const start = virtioNet.getChecksumStart(view, vnet)
     const field = start + virtioNet.getChecksumOffset(view, vnet)
-    return start < headerBytes || field + 2 > total ? 'vnet-inconsistent' : null
+    return start < packet.ipBytes || field + 2 > packet.length ? 'vnet-inconsistent' : null
+  }
+
+  /** Multicast, broadcast, link-local: the host's own noise, never for a lease. */
+  #isNoise(): boolean {
+    const destination = this.#view.getUint32(this.#destinationAt())
+    if (this.#packet.version === 4) return destination >>> 28 >= 14 || destination >>> 16 === IPV4_LINK_LOCAL
+    return destination >>> 24 === IPV6_MULTICAST || destination >>> 22 === IPV6_LINK_LOCAL
+  }
+
+  #destinationAt(): number {
+    return this.#packet.addressesAt + this.#packet.addressBytes / 2
   }
 
   /** A super-packet's type, sizes and headers agree. `hdr_len` is not looked at: kernels fill it with other things. */
-  #superPacketIsSound(at: number, length: number, gsoType: number): boolean {
-    const view = this.#view
-    const protocol = ipv4.getProtocol(view, at)
-    const expected = protocol === ipv4.PROTOCOL_TCP ? virtioNet.GSO_TCPV4 : virtioNet.GSO_UDP_L4
-    if (gsoType !== expected || (protocol !== ipv4.PROTOCOL_TCP && protocol !== ipv4.PROTOCOL_UDP)) return false
-    if (virtioNet.getGsoSize(view, at - virtioNet.HEADER_LEN) === 0) return false
-    if ((ipv4.getFragmentWord(view, at) & ~ipv4.DONT_FRAGMENT) !== 0) return false
-    const ipBytes = ipv4.getHeaderBytes(view, at)
-    const transportBytes = protocol === ipv4.PROTOCOL_TCP ? tcp.HEADER_LEN : udp.HEADER_LEN
-    if (ipBytes + transportBytes > length || ipv4.getTotalLength(view, at) !== length) return false
-    const headerBytes = this.#headerBytes(at)
-    return headerBytes >= ipBytes + transportBytes && headerBytes < length
+  #checkSuperPacket(gsoType: number, length: number): DropReason | null {
+    const packet = this.#packet
+    const isTcp = packet.protocol === ipv4.PROTOCOL_TCP
+    const gsoTcp = packet.version === 4 ? virtioNet.GSO_TCPV4 : virtioNet.GSO_TCPV6
+    if (gsoType !== (isTcp ? gsoTcp : virtioNet.GSO_UDP_L4)) return 'vnet-inconsistent'
+    if (virtioNet.getGsoSize(this.#view, vnetOf(packet.at)) === 0) return 'vnet-inconsistent'
+    if (packet.headerBytes === 0 || packet.length !== length) return 'vnet-inconsistent'
+    if (packet.headerBytes === packet.length) return 'vnet-inconsistent'
+    return packet.headerBytes > MAX_HEADER_BYTES ? 'headers-too-long' : null
   }
 
-  /** IPv4 and transport header together; the caller knows that it is TCP or UDP and that a minimal header is there. */
-  #headerBytes(at: number): number {
-    const ipBytes = ipv4.getHeaderBytes(this.#view, at)
-    if (ipv4.getProtocol(this.#view, at) !== ipv4.PROTOCOL_TCP) return ipBytes + udp.HEADER_LEN
-    return ipBytes + tcp.getHeaderBytes(this.#view, at + ipBytes)
+  /** GSO type without the ECN bit, which only says that CWR may be set. */
+  #gsoType(at: number): number {
+    return virtioNet.getGsoType(this.#view, vnetOf(at)) & ~virtioNet.GSO_ECN
   }
 
   /** Step 3. */
-  #lookup(id: number, at: number): number {
-    const destination = ipv4.getDestination(this.#view, at)
-    if (destination !== this.#lastDestination) {
-      this.#lastDestination = destination
-      this.#lastEntry = this.#table.lookup(destination)
-    }
-    const entry = this.#lastEntry
+  #lookup(id: number): number {
+    const entry =
+      this.#packet.version === 4 ? this.#lookupIpv4() : this.#table.lookupIpv6(this.#view, this.#destinationAt())
     this.#sink?.step({
       kind: 'lookup',
       id,
-      destination,
+      destination: addressOf(this.#view, this.#packet.version, this.#destinationAt()),
       generation: this.#table.generation,
       entry: entry === NO_ENTRY ? null : this.#table.entry(entry),
     })
     return entry
   }
 
-  /** Steps 5 and 6 for a packet that goes as it is: `length` is its IP length; what follows it in the read is cut. */
-  #single(id: number, at: number, length: number, entry: number, alone: boolean): void {
+  /** The destination of the last packet is often that of this one. */
+  #lookupIpv4(): number {
+    const destination = this.#view.getUint32(this.#destinationAt())
+    if (destination !== this.#lastDestination) {
+      this.#lastDestination = destination
+      this.#lastEntry = this.#table.lookup(destination)
+    }
+    return this.#lastEntry
+  }
+
+  /** Steps 5 and 6 for a packet that goes as it is; what follows its own length in the read is cut. */
+  #single(id: number, entry: number, alone: boolean): void {
     const view = this.#view
-    const vnet = at - virtioNet.HEADER_LEN
+    const { at, length } = this.#packet
+    const vnet = vnetOf(at)
     if ((virtioNet.getFlags(view, vnet) & virtioNet.FLAG_NEEDS_CSUM) !== 0) {
       const start = virtioNet.getChecksumStart(view, vnet)
       const offset = virtioNet.getChecksumOffset(view, vnet)
@@ -246,10 +263,10 @@ export class Outbound {
    * Steps 5 to 7 for a super-packet. What fills whole messages leaves at once; the rest waits for the next read to fill
    * its message up, or to find the TUN empty: half-filled sends cost as much as full ones.
    */
-  #superPacket(id: number, at: number, length: number, gsoSize: number, entry: number, alone: boolean): void {
+  #superPacket(id: number, gsoSize: number, entry: number, alone: boolean): void {
     const segmenter = this.#segmenter
-    const headerBytes = this.#headerBytes(at)
-    segmenter.begin(at, ipv4.getHeaderBytes(this.#view, at), headerBytes, length, gsoSize)
+    const { at, length, headerBytes } = this.#packet
+    segmenter.begin(this.#packet, gsoSize)
     this.#counters.add(SUPER_PACKETS, 1)
     for (let index = 0; index < segmenter.count; index++) {
       if (segmenter.isFull) this.#flush()
@@ -274,7 +291,7 @@ export class Outbound {
   /** Step 6: a place in the batch for the packet at `at`, and the tunnel header in front of it. */
   #frame(id: number, at: number, length: number, entry: number, alone: boolean): void {
     const table = this.#table
-    const tos = encapsulateEcn(ipv4.getTos(this.#view, at))
+    const tos = encapsulateEcn(this.#packet.tos)
     const bytes = this.#encapBytes + length
     // As a signed number: an unsigned one above 2^31 would be boxed on its way into the call, once a packet.
     const address = table.underlayAddress(entry) | 0
@@ -283,7 +300,7 @@ export class Outbound {
       this.#send()
       this.#batch.frame(address, port, tos, bytes, alone)
     }
-    this.#parts.encapsulation.write(this.#view, at - this.#encapBytes, table, entry)
+    this.#parts.encapsulation.write(this.#view, at - this.#encapBytes, table, entry, this.#packet.version)
     if (this.#sink === null) return
     const message = this.#messageSerial + this.#batch.count
     const frame = { at: at - this.#encapBytes, headerLength: this.#encapBytes, outerTos: tos, message }
@@ -356,7 +373,7 @@ export class Outbound {
   }
 }
 
-/** GSO type without the ECN bit, which only says that CWR may be set. */
-function gsoTypeOf(view: DataView, vnet: number): number {
-  return virtioNet.getGsoType(view, vnet) & ~virtioNet.GSO_ECN
+/** Where the virtio-net header of the packet at `at` stands. */
+function vnetOf(at: number): number {
+  return at - virtioNet.HEADER_LEN
 }

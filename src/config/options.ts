@@ -1,5 +1,5 @@
 // What `flannelette run` was asked to do, after parsing: values checked, units in the names.
-import { parseIpv4, type SourceCheck } from '../../dataplane/index.ts'
+import { parseIpv4, type SourceCheckMode } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
 
@@ -16,7 +16,7 @@ export interface RunOptions {
   /** Minutes before expiry at which the lease is renewed, 1 to 1439. */
   readonly renewMarginMinutes: number
   readonly dataplane: DataplaneKind
-  readonly sourceCheck: SourceCheck
+  readonly sourceCheck: SourceCheckMode
   readonly udpChecksum: boolean
   readonly onExit: 'keep' | 'remove'
   readonly logFormat: LogFormat

@@ -14,7 +14,7 @@ import {
   openOverlayDevice,
   openUnderlaySocket,
   type RecordedStep,
-  type SourceCheck,
+  type SourceCheckMode,
   type TunFailure,
   type WorkerReport,
 } from '../../dataplane/index.ts'
@@ -34,7 +34,7 @@ const MERGES_UDP_FROM = [6, 8, 5] as const
 export interface UserspaceOptions {
   readonly log: Log
   readonly driver: 'offload'
-  readonly sourceCheck: SourceCheck
+  readonly sourceCheck: SourceCheckMode
 }
 
 export class UserspaceDataplane implements Dataplane {
@@ -71,7 +71,10 @@ export class UserspaceDataplane implements Dataplane {
       mac: local.mac,
       settings: {
         overlayAddress: local.overlayAddress,
+        overlayIpv6: null,
         subnet: local.subnet,
+        ipv6Subnet: null,
+        countsHop: false,
         mtuBytes: local.mtuBytes,
         sourceCheck: this.#options.sourceCheck,
         mergeUdp: isKernelAtLeast(release(), MERGES_UDP_FROM),

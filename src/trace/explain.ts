@@ -1,5 +1,13 @@
 // Words for steps. The engine emits data; this is the only place that turns it into sentences.
-import { type ForwardingEntry, formatEntry, formatIpv4, formatMac, STEPS, type Step } from '../../dataplane/index.ts'
+import {
+  type ForwardingEntry,
+  formatEntry,
+  formatIpv4,
+  formatIpv6,
+  formatMac,
+  STEPS,
+  type Step,
+} from '../../dataplane/index.ts'
 
 const GSO_NAMES: Readonly<Record<number, string>> = { 0: 'none', 1: 'TCPv4', 5: 'UDP' }
 const ECN_NAMES = ['Not-ECT', 'ECT(1)', 'ECT(0)', 'CE'] as const
@@ -16,8 +24,8 @@ function sentenceFor(step: Step): string {
       return `${step.length} bytes from the TUN${gsoText(step.gsoType, step.gsoSize)}${step.needsChecksum ? ', checksum open' : ''}`
     case 'lookup':
       return step.entry === null
-        ? `no lease covers ${formatIpv4(step.destination)} (table generation ${step.generation})`
-        : `${formatIpv4(step.destination)} is behind ${vtepText(step.entry)} (table generation ${step.generation})`
+        ? `no lease covers ${formatAddress(step.destination)} (table generation ${step.generation})`
+        : `${formatAddress(step.destination)} is behind ${vtepText(step.entry)} (table generation ${step.generation})`
     case 'fit':
       return `${step.length} bytes, the tunnel takes ${step.mtuBytes}`
     case 'segment':
@@ -45,8 +53,8 @@ function inboundSentence(step: InboundStep): string {
       return `tunnel header is ours and for us: ${step.length} bytes inside`
     case 'source-check':
       return step.entry === null
-        ? `no lease covers the inner source ${formatIpv4(step.source)}`
-        : `inner source ${formatIpv4(step.source)} lies in ${vtepText(step.entry)}`
+        ? `no lease covers the inner source ${formatAddress(step.source)}`
+        : `inner source ${formatAddress(step.source)} lies in ${vtepText(step.entry)}`
     case 'ecn':
       return `outer ${ecnText(step.outer)}, inner ${ecnText(step.innerBefore)} → ${ecnText(step.inner)}`
     case 'merge':
@@ -56,8 +64,12 @@ function inboundSentence(step: InboundStep): string {
     case 'drop':
       return `dropped: ${step.reason}`
     case 'icmp-answer':
-      return `${step.suppressed ? 'would tell' : 'told'} ${formatIpv4(step.to)}: ICMP type ${step.type} code ${step.code}`
+      return `${step.suppressed ? 'would tell' : 'told'} ${formatAddress(step.to)}: ICMP type ${step.type} code ${step.code}`
   }
+}
+
+function formatAddress(address: number | bigint): string {
+  return typeof address === 'number' ? formatIpv4(address) : formatIpv6(address)
 }
 
 function vtepText(entry: ForwardingEntry): string {

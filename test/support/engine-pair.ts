@@ -15,7 +15,7 @@ import type { Step } from '../../dataplane/step.ts'
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
 import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
-import { ip, viewOf } from './packets.ts'
+import { ip, ip6, viewOf } from './packets.ts'
 
 export const VNI = 1
 export const PORT = 8472
@@ -24,11 +24,23 @@ export const MTU = 1500 - OVERHEAD_BYTES.vxlan
 export interface NodeFacts {
   readonly underlay: string
   readonly subnet: string
+  /** The /64 of the node; pods use it too. */
+  readonly ipv6Subnet: string
   readonly mac: number
 }
 
-export const NODE_A: NodeFacts = { underlay: '192.0.2.1', subnet: '10.244.1.0', mac: 0x0a0000000001 }
-export const NODE_B: NodeFacts = { underlay: '192.0.2.2', subnet: '10.244.2.0', mac: 0x0a0000000002 }
+export const NODE_A: NodeFacts = {
+  underlay: '192.0.2.1',
+  subnet: '10.244.1.0',
+  ipv6Subnet: 'fd00:10:244:1::',
+  mac: 0x0a0000000001,
+}
+export const NODE_B: NodeFacts = {
+  underlay: '192.0.2.2',
+  subnet: '10.244.2.0',
+  ipv6Subnet: 'fd00:10:244:2::',
+  mac: 0x0a0000000002,
+}
 
 /** The forwarding entry by which others reach a node. */
 export function entryFor(node: NodeFacts, prefixLength = 24): ForwardingEntry {
@@ -85,6 +97,9 @@ export class MemoryNode {
         subnet: prefixAround(ip(facts.subnet), 24),
         mtuBytes: MTU,
         sourceCheck: 'strict',
+        overlayIpv6: ip6(facts.ipv6Subnet),
+        ipv6Subnet: prefixAround(ip6(facts.ipv6Subnet), 64),
+        countsHop: false,
         mergeUdp: true,
         ...options.settings,
       },

@@ -1,6 +1,6 @@
 // Builders of inner packets, from the wire files' own emitters. Checksums are right unless said otherwise.
 
-import { parseIpv4 } from '../../dataplane/wire/address.ts'
+import { parseIpv4, parseIpv6 } from '../../dataplane/wire/address.ts'
 import * as icmpv4 from '../../dataplane/wire/icmpv4.ts'
 import { finish, fold, sumPseudoHeader, sumWords } from '../../dataplane/wire/internet-checksum.ts'
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'
@@ -13,6 +13,13 @@ import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
 export function ip(text: string): number {
   const address = parseIpv4(text)
   if (address === null) throw new Error(`${text} is no IPv4 address`)
+  return address
+}
+
+/** `fd00::1` to a bigint. @throws Error for anything else */
+export function ip6(text: string): bigint {
+  const address = parseIpv6(text)
+  if (address === null) throw new Error(`${text} is no IPv6 address`)
   return address
 }
 

@@ -153,7 +153,7 @@ export class Inbound {
     let reason = this.#checkFrame(at, length)
     if (reason === null) {
       sink?.step({ kind: 'decap', id, datagram: this.#datagramSerial, at: inner, length: length - this.#encapBytes })
-      const outerSource = this.#slots.address[slot]!
+      const outerSource = this.#slots.address[slot]! | 0
       reason =
         this.#sourceCheck.check(id, this.#view, this.#packet, outerSource) ??
         this.#combineEcn(id, this.#slots.tos[slot]!) ??

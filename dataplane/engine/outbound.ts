@@ -83,7 +83,9 @@ export class Outbound {
   readonly #packet = new InnerPacket()
   readonly #own: OwnSubnets
   #table: ForwardingTable
-  #lastDestination = -1
+  /** Signed, as is what is compared with it: an unsigned number above 2^31 is boxed when it is kept. */
+  #lastDestination = 0
+  #lastTable: ForwardingTable | null = null
   #lastEntry = NO_ENTRY
   #messageSerial = 0
   #sink: StepSink | null = null
@@ -108,7 +110,6 @@ export class Outbound {
 
   replaceTable(table: ForwardingTable): void {
     this.#table = table
-    this.#lastDestination = -1
   }
 
   setSink(sink: StepSink | null): void {
@@ -235,8 +236,9 @@ export class Outbound {
 
   /** The destination of the last packet is often that of this one. */
   #lookupIpv4(): number {
-    const destination = this.#view.getUint32(this.#destinationAt())
-    if (destination !== this.#lastDestination) {
+    const destination = this.#view.getInt32(this.#destinationAt())
+    if (destination !== this.#lastDestination || this.#lastTable !== this.#table) {
+      this.#lastTable = this.#table
       this.#lastDestination = destination
       this.#lastEntry = this.#table.lookup(destination)
     }

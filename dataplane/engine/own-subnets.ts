@@ -1,18 +1,21 @@
-// Whether an address of a packet lies in our own subnet, for either family, without allocating.
+// Whether an address of a packet lies in our own subnet, for either family. Words are signed throughout: an unsigned one
+// above 2^31 is boxed when it is passed on, once a packet.
 import type { Ipv4Prefix, Ipv6Prefix } from '../wire/prefix.ts'
-import { containsAddress, maskOfIpv6 } from '../wire/prefix.ts'
+import { maskOf, maskOfIpv6 } from '../wire/prefix.ts'
 import type { InnerPacket } from './inner-packet.ts'
 
 const WORDS = 4
 
 export class OwnSubnets {
-  readonly #ipv4: Ipv4Prefix
+  readonly #ipv4Prefix: number
+  readonly #ipv4Mask: number
   readonly #hasIpv6: boolean
   readonly #prefix: Int32Array
   readonly #mask: Int32Array
 
   constructor(ipv4: Ipv4Prefix, ipv6: Ipv6Prefix | null) {
-    this.#ipv4 = ipv4
+    this.#ipv4Prefix = ipv4.address | 0
+    this.#ipv4Mask = maskOf(ipv4.length) | 0
     this.#hasIpv6 = ipv6 !== null
     this.#prefix = wordsOf(ipv6?.address ?? 0n)
     this.#mask = wordsOf(maskOfIpv6(ipv6?.length ?? 0))
@@ -27,7 +30,7 @@ export class OwnSubnets {
   }
 
   #contains(view: DataView, version: number, at: number): boolean {
-    if (version === 4) return containsAddress(this.#ipv4, view.getUint32(at))
+    if (version === 4) return (view.getInt32(at) & this.#ipv4Mask) === this.#ipv4Prefix
     if (!this.#hasIpv6) return false
     for (let word = 0; word < WORDS; word++) {
       if ((view.getInt32(at + word * 4) & this.#mask[word]!) !== this.#prefix[word]) return false

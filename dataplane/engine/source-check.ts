@@ -16,8 +16,8 @@ export class SourceCheck {
   readonly #mode: SourceCheckMode
   readonly #own: OwnSubnets
   #table: ForwardingTable
-  /** The pair that was right last time is right again until the table changes. */
-  #lastOuter = -1
+  /** The pair that was right last time is right again until the table changes. Signed, so that nothing is boxed. */
+  #lastOuter = 0
   #lastVersion = 0
   readonly #lastInner = new Int32Array(WORDS)
 
@@ -29,20 +29,20 @@ export class SourceCheck {
 
   replaceTable(table: ForwardingTable): void {
     this.#table = table
-    this.#lastOuter = -1
+    this.#lastVersion = 0
   }
 
-  /** Null when the packet that came from `outerSource` may pass. */
+  /** Null when the packet that came from `outerSource`, a signed 32-bit address, may pass. */
   check(id: number, view: DataView, packet: InnerPacket, outerSource: number): DropReason | null {
     if (this.#mode === 'off') return null
     if (!this.#own.containsDestination(view, packet)) return 'inner-destination-foreign'
     if (this.sink === null && this.#isRemembered(view, packet, outerSource)) return null
     const entry =
       packet.version === 4
-        ? this.#table.lookup(view.getUint32(packet.addressesAt))
+        ? this.#table.lookup(view.getInt32(packet.addressesAt))
         : this.#table.lookupIpv6(view, packet.addressesAt)
     if (this.sink !== null) this.#trace(this.sink, id, view, packet, entry)
-    const holds = entry !== NO_ENTRY && this.#table.underlayAddress(entry) === outerSource
+    const holds = entry !== NO_ENTRY && (this.#table.underlayAddress(entry) | 0) === outerSource
     if (!holds && (this.#mode === 'strict' || !this.#table.hasPeer(outerSource))) {
       return this.#table.hasPeer(outerSource) ? 'inner-source-spoofed' : 'unknown-peer'
     }

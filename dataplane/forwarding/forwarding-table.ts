@@ -108,9 +108,12 @@ export class ForwardingTable {
     this.#peers = words.subarray(peersAt, peersAt + this.peerCount)
   }
 
-  /** Index of the entry with the longest prefix that covers the IPv4 address, or {@link NO_ENTRY}. */
+  /**
+   * Index of the entry with the longest prefix that covers the IPv4 address, or {@link NO_ENTRY}. The address may be given
+   * as a signed or an unsigned number.
+   */
   lookup(address: number): number {
-    return this.#owners[lastAtMost(this.#starts, address)]!
+    return this.#owners[lastAtMost(this.#starts, address >>> 0)]!
   }
 
   /** The same for the IPv6 address whose 16 bytes stand at `at`. */
@@ -126,10 +129,11 @@ export class ForwardingTable {
     return this.#wideOwners[low - 1]!
   }
 
-  /** Whether some entry has this underlay address: whether a peer lives there. */
+  /** Whether some entry has this underlay address, signed or unsigned: whether a peer lives there. */
   hasPeer(underlayAddress: number): boolean {
-    const index = lastAtMost(this.#peers, underlayAddress)
-    return index >= 0 && this.#peers[index] === underlayAddress
+    const address = underlayAddress >>> 0
+    const index = lastAtMost(this.#peers, address)
+    return index >= 0 && this.#peers[index] === address
   }
 
   underlayAddress(entry: number): number {

@@ -35,8 +35,11 @@ import { completeChecksum } from './transport-checksum.ts'
 
 /** What one read may bring: virtio-net header and the largest IP packet. */
 const READ_BYTES = virtioNet.HEADER_LEN + 65535
-/** Room for packets that wait for their send. Small enough to stay in a core's cache. */
-const AREA_BYTES = 8 * 65536
+/**
+ * Packets wait for their send in one of two halves: while the rest of a super-packet waits in one, the next is read into
+ * the other. Always the same two places, so that they stay in a core's cache.
+ */
+const HALF_BYTES = 2 * 65536
 /** Packets per run, so that the other direction gets its turn. */
 const BURST = 256
 
@@ -71,7 +74,8 @@ export class Outbound {
   readonly #batch: SendBatch
   readonly #segmenter: Segmenter
   readonly #icmp: IcmpAnswer
-  readonly #area: number
+  readonly #halves: readonly [number, number]
+  #half: number
   #cursor: number
   #table: ForwardingTable
   #lastDestination = -1
@@ -92,8 +96,9 @@ export class Outbound {
     this.#segmenter = new Segmenter(parts.memory)
     const source = parts.settings.overlayAddress
     this.#icmp = new IcmpAnswer(parts.memory, parts.device, parts.counters, { source, nowMs: parts.nowMs })
-    this.#area = parts.memory.reserve(AREA_BYTES)
-    this.#cursor = this.#area
+    this.#halves = [parts.memory.reserve(HALF_BYTES), parts.memory.reserve(HALF_BYTES)]
+    this.#half = this.#halves[0]
+    this.#cursor = this.#half
     this.#table = table
   }
 
@@ -110,12 +115,11 @@ export class Outbound {
   /** Moves packets until the TUN is empty or the burst is over. Returns packets read, or -errno when the TUN is unwell. */
   run(): number {
     const { device } = this.#parts
-    const lastStart = this.#area + AREA_BYTES - this.#room - READ_BYTES
     let reads = 0
     let error = 0
     while (reads < BURST) {
-      if (this.#cursor > lastStart) this.#flush()
-      if (this.#batch.count === 0) this.#cursor = this.#area
+      if (this.#cursor > this.#half + HALF_BYTES - this.#room - READ_BYTES) this.#flush()
+      if (this.#batch.count === 0) this.#cursor = this.#half
       const at = this.#cursor + this.#room
       const read = device.read(at - virtioNet.HEADER_LEN, READ_BYTES)
       if (read <= 0) {
@@ -267,8 +271,8 @@ export class Outbound {
       this.#batch.add(payloadAt, payloadLength)
     }
     this.#cursor = at + length
-    if (this.#batch.isOpen) this.#batch.sendAllButLast(this.#sendBatch)
-    else this.#flush()
+    if (!this.#batch.isOpen) this.#flush()
+    else if (this.#batch.sendAllButLast(this.#sendBatch)) this.#changeHalf()
   }
 
   /** Step 6: a place in the batch for the packet at `at`, and the tunnel header in front of it. */
@@ -288,6 +292,12 @@ export class Outbound {
     const message = this.#messageSerial + this.#batch.count
     const frame = { at: at - this.#encapBytes, headerLength: this.#encapBytes, outerTos: tos, message }
     this.#sink.step({ kind: 'encap', id, ...frame })
+  }
+
+  /** What is left of the batch lies in this half, all of it: the other one is free. */
+  #changeHalf(): void {
+    this.#half = this.#half === this.#halves[0] ? this.#halves[1] : this.#halves[0]
+    this.#cursor = this.#half
   }
 
   /** Step 7, and all memory is free again. */

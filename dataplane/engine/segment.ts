@@ -10,7 +10,8 @@ const MAX_HEADER_BYTES = 60 + 60
 /** Room in front of the inner header for what an encapsulation adds; a multiple of 4 keeps word copies aligned. */
 const ENCAP_ROOM = 24
 const STRIDE = ENCAP_ROOM + MAX_HEADER_BYTES + 16
-const SLAB_PACKETS = 512
+/** Headers of a few super-packets; one with tiny segments goes through it in several rounds. */
+const SLAB_PACKETS = 192
 
 /** Headers at work: reused round after round, reset when the sends that refer to it are done. */
 export class Segmenter {

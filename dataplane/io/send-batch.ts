@@ -118,12 +118,12 @@ export class SendBatch {
 
   /**
    * Runs `send` on all messages but the last and clears them; the last one stays as the only message, still open. Its
-   * iovecs stay where they are, so the array fills up until the whole batch is cleared.
+   * iovecs stay where they are, so the array fills up until the whole batch is cleared. False when there is only one.
    */
-  sendAllButLast(send: () => void): void {
+  sendAllButLast(send: () => void): boolean {
     const last = this.count - 1
     const iovecsUsed = this.#iovecsUsed
-    if (last === 0) return
+    if (last === 0) return false
     this.count = last
     send()
     this.address[0] = this.address[last]!
@@ -138,6 +138,7 @@ export class SendBatch {
     this.#iovecsUsed = iovecsUsed
     this.#open = true
     this.count = 1
+    return true
   }
 
   clear(): void {

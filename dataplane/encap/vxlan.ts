@@ -7,38 +7,39 @@ import * as vxlan from '../wire/vxlan.ts'
 import type { Encapsulation } from './encapsulation.ts'
 
 const INNER_ETHERNET = vxlan.HEADER_LEN
-/** The group (multicast) bit of a MAC, as a bit of the 48-bit number (IEEE 802). */
-const GROUP_BIT = 2 ** 40
 
 export class VxlanEncapsulation implements Encapsulation {
   readonly name = 'vxlan'
   readonly headerBytes = vxlan.HEADER_LEN + ethernet.HEADER_LEN
-  readonly #mac: number
+  readonly #macHigh: number
+  readonly #macLow: number
   readonly #vniWord: number
 
   /** `vni` is 24 bits, `mac` our own VTEP's MAC as a 48-bit number. */
   constructor(options: { readonly vni: number; readonly mac: number }) {
-    this.#mac = options.mac
-    this.#vniWord = (options.vni << 8) >>> 0
+    this.#macHigh = Math.floor(options.mac / 2 ** 32)
+    this.#macLow = options.mac | 0
+    this.#vniWord = options.vni << 8
   }
 
   write(view: DataView, at: number, table: ForwardingTable, entry: number, version: number): void {
     vxlan.write(view, at, table.vni(entry))
     const etherType = version === 4 ? ethernet.ETHERTYPE_IPV4 : ethernet.ETHERTYPE_IPV6
-    const peerMac = table.macHigh(entry) * 2 ** 32 + table.macLow(entry)
-    ethernet.write(view, at + INNER_ETHERNET, peerMac, this.#mac, etherType)
+    const high = table.macHigh(entry)
+    const low = table.macLow(entry) | 0
+    ethernet.writeHalves(view, at + INNER_ETHERNET, high, low, this.#macHigh, this.#macLow, etherType)
   }
 
   check(view: DataView, at: number, length: number): DropReason | null {
     if (length < this.headerBytes) return 'vxlan-short'
-    if (vxlan.getWord0(view, at) !== vxlan.WORD0 || vxlan.getWord1(view, at) !== this.#vniWord) {
+    if (vxlan.getWord0(view, at) !== vxlan.WORD0 || (vxlan.getWord1(view, at) | 0) !== this.#vniWord) {
       return this.#whyNotOurs(view, at)
     }
     const inner = at + INNER_ETHERNET
-    if (ethernet.getDestination(view, inner) !== this.#mac) return 'inner-destination-mac'
-    const source = ethernet.getSource(view, inner)
+    if (!ethernet.hasDestination(view, inner, this.#macHigh, this.#macLow)) return 'inner-destination-mac'
     // As the kernel: our own MAC is a loop, zero and group addresses are nobody (drivers/net/vxlan, is_valid_ether_addr).
-    if (source === this.#mac || source === 0 || Math.floor(source / GROUP_BIT) % 2 === 1) return 'inner-source-mac'
+    if (ethernet.hasGroupSource(view, inner) || ethernet.hasSource(view, inner, 0, 0)) return 'inner-source-mac'
+    if (ethernet.hasSource(view, inner, this.#macHigh, this.#macLow)) return 'inner-source-mac'
     const etherType = ethernet.getEtherType(view, inner)
     if (etherType !== ethernet.ETHERTYPE_IPV4 && etherType !== ethernet.ETHERTYPE_IPV6) return 'inner-ethertype'
     if (length === this.headerBytes) return 'truncated'

@@ -42,10 +42,12 @@ import {
 } from './transport-checksum.ts'
 import { TunWriter } from './tun-writer.ts'
 
-/** Datagrams, or trains of them, per receive call: 16 × 64 KiB stay in a core's cache. */
+/** Datagrams, or trains of them, that one receive may bring. */
 const SLOTS = 16
-/** Receive calls per run, so that the other direction gets its turn. */
-const BURST = 16
+/** Slots that may be in hand when another receive is tried: the same few are used again and stay in a core's cache. */
+const SLOTS_IN_HAND = 4
+/** Datagrams per run, so that the other direction gets its turn. */
+const BURST = 256
 
 const READ_PACKETS = cellOf('inbound.packets.read')
 const READ_BYTES = cellOf('inbound.bytes.read')
@@ -98,21 +100,34 @@ export class Inbound {
     this.#sourceCheck.sink = sink
   }
 
-  /** Moves datagrams until the socket is empty or the burst is over. Returns how many, or -errno when it is unwell. */
+  /**
+   * Moves datagrams until the socket is empty or the burst is over. What arrives while a batch is worked on goes into the
+   * slots behind it, so that packets of a flow are joined across receives; only when the slots are used up, or nothing
+   * more is there, is everything written. Returns how many datagrams, or -errno when the socket is unwell.
+   */
   run(): number {
     const slots = this.#slots
     let total = 0
-    for (let call = 0; call < BURST; call++) {
+    let error = 0
+    slots.first = 0
+    while (total < BURST) {
       const received = this.#socket.receive(slots)
-      if (received <= 0) return total > 0 ? total : received
+      if (received <= 0) {
+        error = received
+        break
+      }
       this.#counters.add(RECEIVE_CALLS, 1)
       this.#counters.cells[OVERFLOWED] = slots.overflowed
-      for (let slot = 0; slot < received; slot++) this.#datagram(slot)
-      this.#coalescer.flushAll()
+      const end = slots.first + received
+      for (let slot = slots.first; slot < end; slot++) this.#datagram(slot)
       total += received
-      if (received < slots.capacity) break
+      slots.first = end
+      if (end < SLOTS_IN_HAND) continue
+      this.#coalescer.flushAll()
+      slots.first = 0
     }
-    return total
+    this.#coalescer.flushAll()
+    return total > 0 ? total : error
   }
 
   /** Step 1: one datagram, or the frames of a train. */

@@ -42,8 +42,11 @@ const IPV6_LINK_LOCAL = 0x3fa
 
 /** What one read may bring: virtio-net header and the largest IP packet. */
 const READ_BYTES = virtioNet.HEADER_LEN + 65535
-/** Room for packets that wait for their send. Small enough to stay in a core's cache. */
-const AREA_BYTES = 8 * 65536
+/**
+ * Packets wait for their send in one of two halves: while the rest of a super-packet waits in one, the next is read into
+ * the other. Always the same two places, so that they stay in a core's cache.
+ */
+const HALF_BYTES = 2 * 65536
 /** Packets per run, so that the other direction gets its turn. */
 const BURST = 256
 
@@ -78,7 +81,8 @@ export class Outbound {
   readonly #batch: SendBatch
   readonly #segmenter: Segmenter
   readonly #icmp: IcmpAnswer
-  readonly #area: number
+  readonly #halves: readonly [number, number]
+  #half: number
   #cursor: number
   readonly #packet = new InnerPacket()
   readonly #own: OwnSubnets
@@ -102,8 +106,9 @@ export class Outbound {
     this.#batch = new SendBatch(parts.memory, parts.socket.maxSegments)
     this.#segmenter = new Segmenter(parts.memory)
     this.#icmp = new IcmpAnswer(parts)
-    this.#area = parts.memory.reserve(AREA_BYTES)
-    this.#cursor = this.#area
+    this.#halves = [parts.memory.reserve(HALF_BYTES), parts.memory.reserve(HALF_BYTES)]
+    this.#half = this.#halves[0]
+    this.#cursor = this.#half
     this.#table = table
     this.#own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
   }
@@ -120,12 +125,11 @@ export class Outbound {
   /** Moves packets until the TUN is empty or the burst is over. Returns packets read, or -errno when the TUN is unwell. */
   run(): number {
     const { device } = this.#parts
-    const lastStart = this.#area + AREA_BYTES - this.#room - READ_BYTES
     let reads = 0
     let error = 0
     while (reads < BURST) {
-      if (this.#cursor > lastStart) this.#flush()
-      if (this.#batch.count === 0) this.#cursor = this.#area
+      if (this.#cursor > this.#half + HALF_BYTES - this.#room - READ_BYTES) this.#flush()
+      if (this.#batch.count === 0) this.#cursor = this.#half
       const at = this.#cursor + this.#room
       const read = device.read(at - virtioNet.HEADER_LEN, READ_BYTES)
       if (read <= 0) {
@@ -256,7 +260,8 @@ export class Outbound {
       completeChecksum(this.#memory, at + start, length - start, at + start + offset, offset === udp.CHECKSUM_OFFSET)
       this.#sink?.step({ kind: 'checksum', id, verdict: 'completed' })
     }
-    this.#frame(id, at, length, entry, alone)
+    this.#encapsulate(at, entry)
+    this.#place(id, at, this.#encapBytes + length, entry, alone)
     this.#batch.add(at - this.#encapBytes, this.#encapBytes + length)
     this.#cursor = at + length
   }
@@ -267,8 +272,11 @@ export class Outbound {
    */
   #superPacket(id: number, gsoSize: number, entry: number, alone: boolean): void {
     const segmenter = this.#segmenter
+    const batch = this.#batch
+    const encapBytes = this.#encapBytes
     const { at, length, headerBytes } = this.#packet
     segmenter.begin(this.#packet, gsoSize)
+    this.#encapsulate(segmenter.template, entry)
     this.#counters.add(SUPER_PACKETS, 1)
     for (let index = 0; index < segmenter.count; index++) {
       if (segmenter.isFull) this.#flush()
@@ -281,32 +289,39 @@ export class Outbound {
         const piece = { index, at: header, headerLength: headerBytes, payloadAt, payloadLength }
         this.#sink.step({ kind: 'segment', id: segmentId, parent: id, ...piece })
       }
-      this.#frame(segmentId, header, headerBytes + payloadLength, entry, alone)
-      this.#batch.add(header - this.#encapBytes, this.#encapBytes + headerBytes)
-      this.#batch.add(payloadAt, payloadLength)
+      this.#place(segmentId, header, encapBytes + headerBytes + payloadLength, entry, alone)
+      batch.addPair(header - encapBytes, encapBytes + headerBytes, payloadAt, payloadLength)
     }
     this.#cursor = at + length
-    if (this.#batch.isOpen) this.#batch.sendAllButLast(this.#sendBatch)
-    else this.#flush()
+    if (!batch.isOpen) this.#flush()
+    else if (batch.sendAllButLast(this.#sendBatch)) this.#changeHalf()
   }
 
-  /** Step 6: a place in the batch for the packet at `at`, and the tunnel header in front of it. */
-  #frame(id: number, at: number, length: number, entry: number, alone: boolean): void {
-    const table = this.#table
+  /** Step 6, first half: the tunnel header in front of the inner packet at `at`. */
+  #encapsulate(at: number, entry: number): void {
+    this.#parts.encapsulation.write(this.#view, at - this.#encapBytes, this.#table, entry, this.#packet.version)
+  }
+
+  /** Step 6, second half: a place in the batch for a frame of `bytes` around the inner packet at `at`. */
+  #place(id: number, at: number, bytes: number, entry: number, alone: boolean): void {
     const tos = encapsulateEcn(this.#packet.tos)
-    const bytes = this.#encapBytes + length
     // As a signed number: an unsigned one above 2^31 would be boxed on its way into the call, once a packet.
-    const address = table.underlayAddress(entry) | 0
-    const port = table.port(entry)
+    const address = this.#table.underlayAddress(entry) | 0
+    const port = this.#table.port(entry)
     if (!this.#batch.frame(address, port, tos, bytes, alone)) {
       this.#send()
       this.#batch.frame(address, port, tos, bytes, alone)
     }
-    this.#parts.encapsulation.write(this.#view, at - this.#encapBytes, table, entry, this.#packet.version)
     if (this.#sink === null) return
     const message = this.#messageSerial + this.#batch.count
     const frame = { at: at - this.#encapBytes, headerLength: this.#encapBytes, outerTos: tos, message }
     this.#sink.step({ kind: 'encap', id, ...frame })
+  }
+
+  /** What is left of the batch lies in this half, all of it: the other one is free. */
+  #changeHalf(): void {
+    this.#half = this.#half === this.#halves[0] ? this.#halves[1] : this.#halves[0]
+    this.#cursor = this.#half
   }
 
   /** Step 7, and all memory is free again. */

@@ -18,7 +18,9 @@ export class ReceiveSlots {
   readonly truncated: Uint8Array
   /** Datagrams that the socket's full queue has lost since it was opened (SO_RXQ_OVFL). Kept by the socket. */
   overflowed = 0
-  readonly #first: number
+  /** Where the next receive starts: slots before it hold bytes that are still needed. */
+  first = 0
+  readonly #slots: number
 
   constructor(memory: PacketMemory, capacity: number) {
     this.capacity = capacity
@@ -28,10 +30,10 @@ export class ReceiveSlots {
     this.port = new Uint16Array(capacity)
     this.tos = new Uint8Array(capacity)
     this.truncated = new Uint8Array(capacity)
-    this.#first = memory.reserve(capacity * SLOT_BYTES)
+    this.#slots = memory.reserve(capacity * SLOT_BYTES)
   }
 
   at(slot: number): number {
-    return this.#first + slot * SLOT_BYTES
+    return this.#slots + slot * SLOT_BYTES
   }
 }

@@ -101,6 +101,15 @@ export class SendBatch {
     this.iovecCount[last] = count + 1
   }
 
+  /** Adds two pieces that do not follow each other, nor what is there already: the header and the payload of a frame. */
+  addPair(at: number, length: number, nextAt: number, nextLength: number): void {
+    const used = this.#iovecsUsed
+    this.#memory.setIovec(this.iovecs, used, at, length)
+    this.#memory.setIovec(this.iovecs, used + 1, nextAt, nextLength)
+    this.#iovecsUsed = used + 2
+    this.iovecCount[this.count - 1]! += 2
+  }
+
   /** Offset in packet memory of the message's first iovec. */
   iovecAt(message: number): number {
     return this.iovecs + this.firstIovec[message]! * IOVEC_BYTES
@@ -118,12 +127,12 @@ export class SendBatch {
 
   /**
    * Runs `send` on all messages but the last and clears them; the last one stays as the only message, still open. Its
-   * iovecs stay where they are, so the array fills up until the whole batch is cleared.
+   * iovecs stay where they are, so the array fills up until the whole batch is cleared. False when there is only one.
    */
-  sendAllButLast(send: () => void): void {
+  sendAllButLast(send: () => void): boolean {
     const last = this.count - 1
     const iovecsUsed = this.#iovecsUsed
-    if (last === 0) return
+    if (last === 0) return false
     this.count = last
     send()
     this.address[0] = this.address[last]!
@@ -138,6 +147,7 @@ export class SendBatch {
     this.#iovecsUsed = iovecsUsed
     this.#open = true
     this.count = 1
+    return true
   }
 
   clear(): void {

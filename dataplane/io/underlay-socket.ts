@@ -6,8 +6,8 @@ export interface UnderlaySocket {
   /** Segments that one send may carry (UDP_SEGMENT); 1 when the kernel cannot cut datagrams for us. */
   readonly maxSegments: number
   /**
-   * Receives up to `slots.capacity` datagrams (or trains of equal-sized ones, see ReceiveSlots.segmentSize) without
-   * waiting. Returns how many, 0 when there is nothing to receive now, or -errno.
+   * Receives datagrams (or trains of equal-sized ones, see ReceiveSlots.segmentSize) without waiting, into the slots from
+   * `slots.first` on, as far as they reach. Returns how many, 0 when there is nothing to receive now, or -errno.
    */
   receive(slots: ReceiveSlots): number
   /**

@@ -41,8 +41,40 @@ export function getSource(view: DataView, at: number): number {
   return view.getUint16(at + SOURCE) * TWO_TO_32 + view.getUint32(at + SOURCE + 2)
 }
 
+/** Whether the destination MAC has these upper 16 bits and lower 32 bits (signed): a comparison without large numbers. */
+export function hasDestination(view: DataView, at: number, high: number, low: number): boolean {
+  return view.getInt32(at + DESTINATION + 2) === low && view.getUint16(at + DESTINATION) === high
+}
+
+/** The same for the source MAC. */
+export function hasSource(view: DataView, at: number, high: number, low: number): boolean {
+  return view.getInt32(at + SOURCE + 2) === low && view.getUint16(at + SOURCE) === high
+}
+
+/** Whether the source MAC is a group (multicast or broadcast) address: the lowest bit of its first byte (IEEE 802). */
+export function hasGroupSource(view: DataView, at: number): boolean {
+  return (view.getUint8(at + SOURCE) & 1) !== 0
+}
+
 export function getEtherType(view: DataView, at: number): number {
   return view.getUint16(at + ETHERTYPE)
+}
+
+/** Writes the whole header; MACs in two halves, upper 16 and lower 32 bits, signed or not. */
+export function writeHalves(
+  view: DataView,
+  at: number,
+  destinationHigh: number,
+  destinationLow: number,
+  sourceHigh: number,
+  sourceLow: number,
+  etherType: number,
+): void {
+  view.setUint16(at + DESTINATION, destinationHigh)
+  view.setInt32(at + DESTINATION + 2, destinationLow)
+  view.setUint16(at + SOURCE, sourceHigh)
+  view.setInt32(at + SOURCE + 2, sourceLow)
+  view.setUint16(at + ETHERTYPE, etherType)
 }
 
 /** Writes the whole header; MACs are unsigned 48-bit numbers. */

@@ -7,6 +7,7 @@ import type { FlanneletteError } from '../../src/errors.ts'
 import { attempt } from '../../src/host/command.ts'
 import { KernelVtep } from '../../src/host/kernel-vtep.ts'
 import { silentLog } from '../../src/log.ts'
+import { NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip, joinedNamespaces, ownNamespace } from '../support/own-namespace.ts'
 import { peerLease } from '../support/peer-lease.ts'
 
@@ -139,13 +140,8 @@ describe('the device', () => {
 
   test('is not left half-made when the port is taken', async () => {
     const [first] = joinedNamespaces()
-    const argv = ['netns', 'exec', first, 'socat', '-u', 'UDP4-RECVFROM:8472', 'STDOUT']
-    const { spawn } = await import('node:child_process')
-    const owner = spawn('ip', argv, { stdio: 'ignore' })
-    onTestFinished(() => void owner.kill('SIGKILL'))
-    await expect
-      .poll(() => execFileSync('ip', ['netns', 'exec', first, 'cat', '/proc/net/udp'], { encoding: 'utf8' }))
-      .toContain(':2118 ')
+    const owner = NamespaceSocket.udp(first, { from: ['0.0.0.0', 8472] })
+    onTestFinished(() => owner.close())
     const error = await refusal(first)
     expect(error.code).toBe('port-busy')
     expect(ip('-n', first, '-o', 'link', 'show')).not.toContain('flannel.1')

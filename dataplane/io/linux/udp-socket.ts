@@ -107,10 +107,11 @@ export class UdpSocket implements UnderlaySocket {
 
   receive(slots: ReceiveSlots): number {
     const headers = this.#receiveHeaders ?? this.#prepareReceive(slots)
-    const received = libc.recvmmsg(this.#fd, headers.addressOf(0), slots.capacity, MSG_DONTWAIT)
+    const { first } = slots
+    const received = libc.recvmmsg(this.#fd, headers.addressOf(first), slots.capacity - first, MSG_DONTWAIT)
     if (received < 0) return received === -EAGAIN || received === -EINTR ? 0 : received
     const control = this.#control
-    for (let slot = 0; slot < received; slot++) {
+    for (let slot = first; slot < first + received; slot++) {
       control.segmentSize = 0
       control.tos = 0
       headers.readControl(slot, control)

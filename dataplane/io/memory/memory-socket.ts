@@ -81,8 +81,9 @@ export class MemorySocket implements UnderlaySocket {
   }
 
   receive(slots: ReceiveSlots): number {
-    const count = Math.min(slots.capacity, this.#waiting)
-    for (let slot = 0; slot < count; slot++) {
+    const { first } = slots
+    const count = Math.min(slots.capacity - first, this.#waiting)
+    for (let slot = first; slot < first + count; slot++) {
       const from = this.#head
       const at = this.#ring + from * SLOT_BYTES
       this.#memory.bytes.copyWithin(slots.at(slot), at, at + this.#length[from]!)

@@ -12,6 +12,7 @@ export interface DataplaneWorkerOptions {
   readonly tunFd: number
   readonly socketFd: number
   readonly maxSegments: number
+  readonly encapsulation: 'vxlan' | 'udp'
   readonly vni: number
   readonly mac: number
   readonly settings: EngineSettings
@@ -39,9 +40,9 @@ export class DataplaneWorker {
     this.#options = options
     this.#bell = bell
     this.counters = new Counters()
-    const { tunFd, socketFd, maxSegments, vni, mac, settings } = options
+    const { tunFd, socketFd, maxSegments, encapsulation, vni, mac, settings } = options
     const setup: WorkerSetup = {
-      ...{ tunFd, socketFd, maxSegments, vni, mac, settings },
+      ...{ tunFd, socketFd, maxSegments, encapsulation, vni, mac, settings },
       wakeFd: bell.fd,
       counters: this.counters.buffer,
     }

@@ -11,6 +11,8 @@ export interface WorkerSetup {
   /** eventfd that is written to after each command. */
   readonly wakeFd: number
   readonly maxSegments: number
+  readonly encapsulation: 'vxlan' | 'udp'
+  /** 0 where the encapsulation has none, as is the MAC. */
   readonly vni: number
   /** Own VTEP MAC, a 48-bit number. */
   readonly mac: number

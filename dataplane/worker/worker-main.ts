@@ -2,6 +2,7 @@
 // through an eventfd when the main thread has said something, and never touches a store, a logger or a timer.
 // Here everything is put together: memory, drivers, encapsulation, engine.
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { UdpEncapsulation } from '../encap/udp.ts'
 import { VxlanEncapsulation } from '../encap/vxlan.ts'
 import { Counters } from '../engine/counters.ts'
 import { ENGINE_MEMORY_BYTES, Engine } from '../engine/engine.ts'
@@ -33,7 +34,10 @@ const engine = new Engine({
   memory,
   device,
   socket,
-  encapsulation: new VxlanEncapsulation({ vni: setup.vni, mac: setup.mac }),
+  encapsulation:
+    setup.encapsulation === 'vxlan'
+      ? new VxlanEncapsulation({ vni: setup.vni, mac: setup.mac })
+      : new UdpEncapsulation(),
   counters: new Counters(setup.counters),
   settings: setup.settings,
   nowMs: () => performance.now(),

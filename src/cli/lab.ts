@@ -7,7 +7,14 @@ import { inNamespace } from '../host/command.ts'
 import { describeFault, type Fault, parsePercent } from '../lab/faults.ts'
 import type { IperfOptions } from '../lab/iperf.ts'
 import { Lab } from '../lab/lab.ts'
-import { LAB_DEFAULTS, type LabOptions, UNDERLAY_KINDS, type UnderlayKind } from '../lab/plan.ts'
+import {
+  LAB_BACKENDS,
+  LAB_DEFAULTS,
+  type LabBackend,
+  type LabOptions,
+  UNDERLAY_KINDS,
+  type UnderlayKind,
+} from '../lab/plan.ts'
 import { interruption } from './interruption.ts'
 import { demoCommand } from './lab-demo.ts'
 import { iperfText, pingMatrix, pingText, statusText, suggestions } from './lab-output.ts'
@@ -63,7 +70,7 @@ interface UpFlags extends CommonFlags {
   readonly hosts: number
   readonly pods: number
   readonly kernel: readonly string[]
-  readonly backend: 'vxlan'
+  readonly backend: LabBackend
   readonly underlay: UnderlayKind
   readonly direct?: boolean
   readonly udpChecksum: 'on' | 'off'
@@ -75,7 +82,9 @@ function upCommand(): Command {
     .option('--hosts <n>', 'number of hosts', wholeNumber, LAB_DEFAULTS.hosts)
     .option('--pods <n>', 'pods on each host', wholeNumber, LAB_DEFAULTS.pods)
     .option('--kernel <hosts>', 'hosts with the kernel as dataplane: host2,host3', commaList, [])
-    .addOption(new Option('--backend <type>', 'backend of the network').choices(['vxlan']).default('vxlan'))
+    .addOption(
+      new Option('--backend <type>', 'backend of the network').choices(LAB_BACKENDS).default(LAB_DEFAULTS.backend),
+    )
     .addOption(
       new Option(
         '--underlay <kind>',

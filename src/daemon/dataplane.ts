@@ -4,11 +4,14 @@ import type { Lease } from '../lease/lease.ts'
 
 /** Everything a dataplane must know of this node. Addresses are unsigned 32-bit numbers, MACs 48-bit numbers. */
 export interface LocalVtep {
-  /** `flannel.<VNI>` */
+  readonly encapsulation: 'vxlan' | 'udp'
+  /** `flannel.<VNI>`, `flannel0` for plain UDP. */
   readonly deviceName: string
+  /** 0 where the encapsulation has none. */
   readonly vni: number
   /** UDP port we listen on and peers send to. */
   readonly port: number
+  /** 0 where the encapsulation has no MACs. */
   readonly mac: number
   /** Underlay interface and its address; the socket binds to it. */
   readonly underlayInterface: string

@@ -28,12 +28,12 @@ export interface PeerSelection {
 }
 
 /** Splits the leases, own one included, into peers that can be forwarded to and those that cannot. */
-export function selectPeers(leases: readonly Lease[], own: Lease, backendType: string): PeerSelection {
+export function selectPeers(leases: readonly Lease[], own: Lease): PeerSelection {
   const peers: Lease[] = []
   const leftOut: LeftOutPeer[] = []
   for (const lease of [...leases].sort(inAddressOrder)) {
     if (isOwn(lease, own)) continue
-    const verdict = whyNot(lease, own, backendType)
+    const verdict = whyNot(lease, own)
     if (verdict !== null) {
       leftOut.push({ lease, ...verdict })
       continue
@@ -53,10 +53,10 @@ export function selectPeers(leases: readonly Lease[], own: Lease, backendType: s
 /** Table entries for peers that `selectPeers` let through. All nodes of a network share port and VNI. */
 export function forwardingEntries(
   peers: readonly Lease[],
-  local: { readonly port: number; readonly vni: number },
+  local: { readonly encapsulation: 'vxlan' | 'udp'; readonly port: number; readonly vni: number },
 ): ForwardingEntry[] {
   return peers.flatMap(({ subnet, attributes }) => {
-    const mac = vtepMacOf(attributes)
+    const mac = local.encapsulation === 'udp' ? 0 : vtepMacOf(attributes)
     if (mac === null) return []
     return { prefix: subnet, vtep: { underlayAddress: attributes.publicIp, port: local.port, mac, vni: local.vni } }
   })
@@ -66,9 +66,9 @@ function isOwn(lease: Lease, own: Lease): boolean {
   return samePrefix(lease.subnet, own.subnet) && lease.attributes.publicIp === own.attributes.publicIp
 }
 
-function whyNot(lease: Lease, own: Lease, backendType: string): Omit<LeftOutPeer, 'lease'> | null {
+function whyNot(lease: Lease, own: Lease): Omit<LeftOutPeer, 'lease'> | null {
   const { attributes } = lease
-  if (attributes.backendType !== backendType) {
+  if (attributes.backendType !== own.attributes.backendType) {
     // udp and alloc leave the type out of their leases.
     const detail = `incompatible: ${attributes.backendType || 'udp or alloc'}`
     return { reason: 'incompatible-backend', detail }
@@ -82,6 +82,8 @@ function whyNot(lease: Lease, own: Lease, backendType: string): Omit<LeftOutPeer
     return { reason: 'address-inside-overlay', detail: 'its public address lies inside a pod subnet' }
   }
   if (attributes.publicIp === 0) return { reason: 'undecodable-data', detail: 'it has no IPv4 address' }
-  if (vtepMacOf(attributes) === null) return { reason: 'undecodable-data', detail: 'it has no usable VtepMAC' }
+  if (attributes.backendType !== '' && vtepMacOf(attributes) === null) {
+    return { reason: 'undecodable-data', detail: 'it has no usable VtepMAC' }
+  }
   return null
 }

@@ -3,7 +3,7 @@ import { containsAddress, formatIpv4, formatMac, formatPrefix, type Ipv4Prefix }
 import { delay } from '../clock.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
 import { readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
-import { type VxlanBackend, vxlanBackend } from '../config/vxlan-backend.ts'
+import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
 import { fitsRange } from '../lease/allocate.ts'
 import type { Lease, LeaseAttributes } from '../lease/lease.ts'
@@ -15,7 +15,7 @@ import type { KeptLease } from './state-directory.ts'
 export interface JoinedNetwork {
   readonly rawConfig: string
   readonly config: NetworkConfig
-  readonly vxlan: VxlanBackend
+  readonly backend: TunnelBackend
   readonly underlay: Underlay
   readonly lease: Lease
   /** False when the lease comes from the state directory because the store is away. */
@@ -35,8 +35,8 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   if (kept !== null) forgetStaleFile(subnetFile, null, kept.lease.subnet, options)
   const { raw, outage } = await readConfig(options, kept, signal)
   const config = parseNetworkConfig(raw)
-  const vxlan = vxlanBackend(config)
-  for (const notice of [...config.notices, ...vxlan.notices]) log.warn('config-notice', notice)
+  const backend = tunnelBackend(config)
+  for (const notice of [...config.notices, ...backend.notices]) log.warn('config-notice', notice)
   forgetStaleFile(subnetFile, config.network, null, options)
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
@@ -44,20 +44,21 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
     const [address, network] = [formatIpv4(underlay.address), formatPrefix(config.network)]
     log.warn('network-overlaps-underlay', `our own address ${address} lies inside the overlay network ${network}`)
   }
-  const granted = await obtainLease({ options, kept, config, vxlan, publicIp, outage, signal })
+  const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
   forgetStaleFile(subnetFile, config.network, granted.lease.subnet, options)
   if (granted.confirmed) {
     state.writeLease({ lease: granted.lease, config: raw })
-    state.writeMac(vtepMacOf(granted.lease.attributes) ?? 0)
+    const mac = vtepMacOf(granted.lease.attributes)
+    if (mac !== null) state.writeMac(mac)
   }
-  return { rawConfig: raw, config, vxlan, underlay, ...granted }
+  return { rawConfig: raw, config, backend, underlay, ...granted }
 }
 
 interface LeaseSearch {
   readonly options: AgentOptions
   readonly kept: KeptLease | null
   readonly config: NetworkConfig
-  readonly vxlan: VxlanBackend
+  readonly backend: TunnelBackend
   readonly publicIp: number
   /** Set when the store is already known to be away. */
   readonly outage: FlanneletteError | null
@@ -113,12 +114,14 @@ async function acquire(search: LeaseSearch): Promise<Lease> {
   }
 }
 
-/** MAC: from the state directory, else that of the lease we take over, else a new one. */
-function attributesFor({ options, vxlan, publicIp }: LeaseSearch, existing: Lease | null): LeaseAttributes {
+/** For vxlan with a MAC: from the state directory, else that of the lease we take over, else a new one. */
+function attributesFor({ options, backend, publicIp }: LeaseSearch, existing: Lease | null): LeaseAttributes {
+  const common = { publicIp, publicIpv6: null, backendType: backend.leaseType }
+  if (backend.encapsulation === 'udp') return common
   const { state, random } = options
   const inherited = existing === null ? null : vtepMacOf(existing.attributes)
   const mac = state.readMac() ?? inherited ?? randomMac(random)
-  return { publicIp, publicIpv6: null, backendType: 'vxlan', backendData: vxlanData(vxlan.vni, mac) }
+  return { ...common, backendData: vxlanData(backend.vni, mac) }
 }
 
 /** A random locally administered unicast MAC, IEEE 802. */

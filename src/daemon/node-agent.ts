@@ -13,7 +13,6 @@
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { chooseMtu } from '../config/mtu.ts'
 import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
-import { vxlanDeviceName } from '../config/vxlan-backend.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
@@ -49,7 +48,7 @@ export class NodeAgent {
   constructor(options: AgentOptions) {
     this.#options = options
     const { dataplane, clock, log } = options
-    this.#peers = new PeerUpdates({ dataplane, clock, log, backendType: 'vxlan' })
+    this.#peers = new PeerUpdates({ dataplane, clock, log })
   }
 
   /** Resolves once the node forwards. @throws FlanneletteError when it cannot; nothing is left behind then */
@@ -103,8 +102,8 @@ export class NodeAgent {
   }
 
   #localVtep(joined: JoinedNetwork): LocalVtep {
-    const { lease, config, vxlan, underlay } = joined
-    const mtu = chooseMtu('vxlan', underlay.mtuBytes, vxlan.mtuBytes)
+    const { lease, config, backend, underlay } = joined
+    const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
     const { log } = this.#options
     if (mtu.overlayBytes < SMALLEST_MTU_BYTES) {
       const message = `the underlay leaves too little for packets: ${mtu.how}`
@@ -113,9 +112,10 @@ export class NodeAgent {
     log.info('mtu-chosen', `MTU of the overlay: ${mtu.how}`)
     if (mtu.warning !== null) log.warn('mtu-too-large', mtu.warning)
     return {
-      deviceName: vxlanDeviceName(vxlan.vni),
-      vni: vxlan.vni,
-      port: vxlan.port,
+      encapsulation: backend.encapsulation,
+      deviceName: backend.deviceName,
+      vni: backend.vni,
+      port: backend.port,
       mac: vtepMacOf(lease.attributes) ?? 0,
       underlayInterface: underlay.name,
       underlayAddress: underlay.address,

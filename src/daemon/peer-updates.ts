@@ -16,7 +16,6 @@ export interface PeerUpdatesOptions {
   readonly dataplane: Dataplane
   readonly clock: Clock
   readonly log: Log
-  readonly backendType: string
 }
 
 export class PeerUpdates {
@@ -56,8 +55,7 @@ export class PeerUpdates {
 
   /** Takes the whole set of leases, own one included. Resolves when the dataplane forwards by it (or a later one). */
   offer(leases: readonly Lease[], own: Lease, why: string): Promise<void> {
-    const { backendType } = this.#options
-    const selection = selectPeers(leases, own, backendType)
+    const selection = selectPeers(leases, own)
     this.#report(selection.leftOut, findConflicts(leases))
     this.#retry?.cancel() // of an older set
     this.#wanted = { peers: selection.peers, why }

@@ -67,6 +67,7 @@ export class UserspaceDataplane implements Dataplane {
       tunFd: this.#tun.fd,
       socketFd: this.#socket.fd,
       maxSegments: this.#socket.maxSegments,
+      encapsulation: local.encapsulation,
       vni: local.vni,
       mac: local.mac,
       settings: {
@@ -74,7 +75,7 @@ export class UserspaceDataplane implements Dataplane {
         overlayIpv6: null,
         subnet: local.subnet,
         ipv6Subnet: null,
-        countsHop: false,
+        countsHop: local.encapsulation === 'udp',
         mtuBytes: local.mtuBytes,
         sourceCheck: this.#options.sourceCheck,
         mergeUdp: isKernelAtLeast(release(), MERGES_UDP_FROM),

@@ -5,6 +5,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import { systemClock } from '../clock.ts'
 import type { Dataplane, LocalVtep } from '../daemon/dataplane.ts'
+import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { batchEach, type IpTool } from './ip.ts'
@@ -51,6 +52,11 @@ export class KernelVtep implements Dataplane {
 
   /** @throws FlanneletteError `device-foreign`, `port-busy`, `not-permitted`, `host-command` */
   async start(local: LocalVtep): Promise<void> {
+    if (local.encapsulation !== 'vxlan') {
+      throw new FlanneletteError('config-invalid', `the kernel has no tunnel for the ${local.encapsulation} backend`, {
+        remedy: 'use --dataplane userspace, or the vxlan backend',
+      })
+    }
     const { namespace, udpChecksum = true } = this.#options
     this.#device = local.deviceName
     if (this.#tables === null) {

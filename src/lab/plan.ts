@@ -7,6 +7,9 @@ import { FlanneletteError } from '../errors.ts'
 export type UnderlayKind = 'veth' | 'uso' | 'wire'
 export const UNDERLAY_KINDS: readonly UnderlayKind[] = ['veth', 'uso', 'wire']
 
+export type LabBackend = 'vxlan' | 'udp'
+export const LAB_BACKENDS: readonly LabBackend[] = ['vxlan', 'udp']
+
 export interface LabOptions {
   /** Letters and digits; several labs with different names may run at once. */
   readonly name: string
@@ -16,7 +19,7 @@ export interface LabOptions {
   readonly pods: number
   /** Hosts (`host2`) whose packets the kernel's VTEP moves. */
   readonly kernel: readonly string[]
-  readonly backend: 'vxlan'
+  readonly backend: LabBackend
   readonly underlay: UnderlayKind
   /** Two hosts joined by one link, without a switch between them. */
   readonly direct: boolean
@@ -99,7 +102,13 @@ export function planLab(options: LabOptions): LabPlan {
   return { name: options.name, network: NETWORK, switchNamespace, hosts, pods }
 }
 
-function checkOptions({ name, hosts, pods, kernel, direct }: LabOptions): void {
+function checkOptions({ name, hosts, pods, kernel, direct, backend }: LabOptions): void {
+  if (kernel.length > 0 && backend !== 'vxlan') {
+    throw usage(
+      `--kernel needs --backend vxlan: the kernel has no ${backend} tunnel of this kind`,
+      'leave one of them out',
+    )
+  }
   if (!NAME.test(name)) {
     throw usage(`the lab name "${name}" will not do`, 'use up to 16 lower-case letters and digits, a letter first')
   }
@@ -144,6 +153,7 @@ export function podAddress(subnet: Ipv4Prefix, number: number): string {
 }
 
 /** The network config that the lab's store holds. */
-export function networkConfigJson(plan: LabPlan): string {
-  return `${JSON.stringify({ Network: formatPrefix(plan.network), Backend: { Type: 'vxlan', VNI: 1 } })}\n`
+export function networkConfigJson(plan: LabPlan, backend: LabBackend): string {
+  const settings = backend === 'vxlan' ? { Type: backend, VNI: 1 } : { Type: backend }
+  return `${JSON.stringify({ Network: formatPrefix(plan.network), Backend: settings })}\n`
 }

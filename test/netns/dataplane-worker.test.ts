@@ -51,6 +51,7 @@ async function running() {
     tunFd,
     socketFd: socket.fd,
     maxSegments: socket.maxSegments,
+    encapsulation: 'vxlan',
     vni: VNI,
     mac: HERE.mac,
     settings: {

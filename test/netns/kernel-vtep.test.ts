@@ -19,6 +19,7 @@ function local(host: number, more: Partial<LocalVtep> = {}): LocalVtep {
   const network = parsePrefix('10.244.0.0/16')
   if (subnet === null || network === null) throw new Error('no prefix')
   return {
+    encapsulation: 'vxlan',
     deviceName: 'flannel.1',
     vni: 1,
     port: 8472,

@@ -16,7 +16,7 @@ function altered(lease: Lease, attributes: Partial<LeaseAttributes>, revision = 
 }
 
 function select(...leases: Lease[]) {
-  const { peers, leftOut } = selectPeers(leases, OWN, 'vxlan')
+  const { peers, leftOut } = selectPeers(leases, OWN)
   return { peers: peers.map((lease) => formatPrefix(lease.subnet)), leftOut }
 }
 
@@ -73,7 +73,7 @@ describe('selectPeers', () => {
       [B, later],
       [later, B],
     ]) {
-      const { peers, leftOut } = selectPeers(leases, OWN, 'vxlan')
+      const { peers, leftOut } = selectPeers(leases, OWN)
       expect([peers, leftOut.map((one) => [one.lease, one.reason])]).toEqual([[later], [[B, 'superseded']]])
     }
   })
@@ -90,14 +90,14 @@ describe('selectPeers', () => {
       })
     fc.assert(
       fc.property(fc.uniqueArray(lease, { selector: (one) => one.revision }), (leases) => {
-        const { peers, leftOut } = selectPeers(leases, OWN, 'vxlan')
+        const { peers, leftOut } = selectPeers(leases, OWN)
         const own = leases.filter(
           (one) => one.attributes.publicIp === 0xc0000201 && formatPrefix(one.subnet) === '10.244.1.0/24',
         )
         expect(peers.length + leftOut.length + own.length).toBe(leases.length)
         expect(peers.some((peer) => overlaps(peer.subnet, OWN.subnet))).toBe(false)
         expect(new Set(peers.map((peer) => formatPrefix(peer.subnet))).size).toBe(peers.length)
-        expect(selectPeers([...leases].reverse(), OWN, 'vxlan').peers).toEqual(peers)
+        expect(selectPeers([...leases].reverse(), OWN).peers).toEqual(peers)
       }),
     )
   })
@@ -105,10 +105,29 @@ describe('selectPeers', () => {
 
 test('an entry carries the address and MAC of its lease, and the port and VNI of the network', () => {
   const foreignVni = altered(B, { backendData: { VNI: 77, VtepMAC: '0a-00-00-00-00-02' } })
-  expect(forwardingEntries([foreignVni], { port: 8472, vni: 1 })).toEqual([
+  expect(forwardingEntries([foreignVni], { encapsulation: 'vxlan', port: 8472, vni: 1 })).toEqual([
     {
       prefix: B.subnet,
       vtep: { underlayAddress: 0xc0000202, port: 8472, mac: parseMac('0a:00:00:00:00:02'), vni: 1 },
     },
   ])
+})
+
+describe('plain UDP', () => {
+  const plain = (lease: Lease) => ({
+    ...lease,
+    attributes: { publicIp: lease.attributes.publicIp, publicIpv6: null, backendType: '' },
+  })
+
+  test('takes leases without a type, which carry no MAC, and no others', () => {
+    const { peers, leftOut } = selectPeers([plain(B), C], plain(OWN))
+    expect(peers).toEqual([plain(B)])
+    expect(leftOut.map(({ lease, detail }) => [lease, detail])).toEqual([[C, 'incompatible: vxlan']])
+  })
+
+  test('has entries without MAC and VNI', () => {
+    expect(forwardingEntries([plain(B)], { encapsulation: 'udp', port: 8285, vni: 0 })).toEqual([
+      { prefix: B.subnet, vtep: { underlayAddress: 0xc0000202, port: 8285, mac: 0, vni: 0 } },
+    ])
+  })
 })

@@ -40,7 +40,12 @@ describe('a start', () => {
   test.each([
     ['an invalid network', '{"Network":"10.0.0.0/29"}', 'config-invalid', /Network/],
     ['text that is no JSON', '{\n"Network"', 'config-invalid', /line 2/],
-    ['a backend that is not supported', '{"Network":"10.0.0.0/16"}', 'config-invalid', /"udp".*"vxlan" only/],
+    [
+      'a backend that is not supported',
+      '{"Network":"10.0.0.0/16","Backend":{"Type":"host-gw"}}',
+      'config-invalid',
+      /"host-gw".*"vxlan" and "udp"/,
+    ],
     ['IPv6', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /EnableIPv6/],
   ])('with %s fails in one line, without a lease, a device or a file', async (_, config, code, words) => {
     const host = makeHost(config)

@@ -14,7 +14,7 @@ function make() {
   const clock = new VirtualClock()
   const dataplane = new FakeDataplane()
   const log = new RecordingLog()
-  const updates = new PeerUpdates({ dataplane, clock, log, backendType: 'vxlan' })
+  const updates = new PeerUpdates({ dataplane, clock, log })
   return { clock, dataplane, log, updates }
 }
 

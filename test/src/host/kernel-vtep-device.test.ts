@@ -7,6 +7,7 @@ import type { LinkInfo } from '../../../src/host/ip.ts'
 import { deviceDifferences, explainDeviceFailure, planDevice } from '../../../src/host/kernel-vtep-device.ts'
 
 const LOCAL: LocalVtep = {
+  encapsulation: 'vxlan',
   deviceName: 'flannel.1',
   vni: 1,
   port: 8472,

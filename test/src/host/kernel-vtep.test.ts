@@ -11,7 +11,7 @@ import { peerLease } from '../../support/peer-lease.ts'
 
 const HOST2 = peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02')
 const HOST3 = peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03')
-const LOCAL = { deviceName: 'flannel.1' } as LocalVtep
+const LOCAL = { encapsulation: 'vxlan', deviceName: 'flannel.1' } as LocalVtep
 
 /** Tables that write down every command and refuse those that `refuses` points at. */
 class RecordingTables implements KernelTables {

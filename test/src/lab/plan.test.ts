@@ -58,7 +58,7 @@ describe('a planned lab', () => {
   })
 
   test('hands its daemons a config that flannel understands', () => {
-    expect(JSON.parse(networkConfigJson(plan()))).toEqual({
+    expect(JSON.parse(networkConfigJson(plan(), 'vxlan'))).toEqual({
       Network: '10.244.0.0/16',
       Backend: { Type: 'vxlan', VNI: 1 },
     })

@@ -1,0 +1,93 @@
+// What the tunnel backends read from the network config's `Backend` object, with flannel's names and defaults.
+import type { JsonFields } from './json-fields.ts'
+import { asConfigError, invalid, type NetworkConfig } from './network-config.ts'
+
+/** flannel's (and Linux's) VXLAN port; IANA's 4789 is not the default. */
+export const DEFAULT_VXLAN_PORT = 8472
+/** Port of flannel's plain UDP backend. */
+export const DEFAULT_UDP_PORT = 8285
+
+export interface TunnelBackend {
+  readonly encapsulation: 'vxlan' | 'udp'
+  /** The type as leases name it: flannel's `udp` backend leaves it empty. */
+  readonly leaseType: string
+  /** Name of the overlay device, as flannel names it. */
+  readonly deviceName: string
+  /** 1 to 16777215; 0 where there is none. */
+  readonly vni: number
+  /** UDP port, 1 to 65535, equal on all nodes. */
+  readonly port: number
+  /** Underlay MTU in bytes; `null` to take the interface's. */
+  readonly mtuBytes: number | null
+  /** What a person should read once. */
+  readonly notices: readonly string[]
+}
+
+/**
+ * Decodes the config's backend. @throws FlanneletteError `config-invalid` for a type that this version does not run, a
+ * value out of range, or an option that would silently lose packets here
+ */
+export function tunnelBackend(config: NetworkConfig): TunnelBackend {
+  if (config.backendType === 'vxlan') return vxlanBackend(config)
+  if (config.backendType === 'udp') return udpBackend(config)
+  const remedy = 'set "Backend": {"Type": "vxlan"} or {"Type": "udp"}'
+  throw invalid(
+    `Backend.Type "${config.backendType}" is not supported yet, this version runs "vxlan" and "udp"`,
+    remedy,
+  )
+}
+
+/** The plain UDP backend: a port and nothing else. There is no `MTU` key in flannel's. */
+function udpBackend({ backend }: NetworkConfig): TunnelBackend {
+  const common = {
+    encapsulation: 'udp',
+    leaseType: '',
+    deviceName: 'flannel0',
+    vni: 0,
+    mtuBytes: null,
+    notices: [],
+  } as const
+  if (backend === null) return { ...common, port: DEFAULT_UDP_PORT }
+  return asConfigError(() => ({ ...common, port: portOf(backend, DEFAULT_UDP_PORT) }))
+}
+
+function portOf(fields: JsonFields, usual: number): number {
+  const port = fields.integer('Port', 0) || usual
+  if (port < 1 || port > 65535) throw fields.refusal('Port', 'must be 1 to 65535')
+  return port
+}
+
+function vxlanBackend({ backend: fields }: NetworkConfig): TunnelBackend {
+  if (fields === null) throw invalid('Backend is missing')
+  return asConfigError(() => {
+    const vni = fields.integer('VNI', 1)
+    const port = portOf(fields, DEFAULT_VXLAN_PORT)
+    const mtu = fields.integer('MTU', 0)
+    if (vni < 1 || vni > 0xffffff) throw fields.refusal('VNI', 'must be 1 to 16777215')
+    if (mtu < 0 || mtu > 65535) throw fields.refusal('MTU', "must be the underlay's MTU, at most 65535, or left out")
+    if (fields.boolean('GBP', false)) {
+      throw fields.refusal('GBP', 'is not supported yet: packets with a policy mark would be lost; set it to false')
+    }
+    const notices: string[] = []
+    if (fields.boolean('Learning', false)) {
+      notices.push('Backend.Learning has no effect: every peer address comes from the leases')
+    }
+    if (fields.boolean('DirectRouting', false)) {
+      notices.push('Backend.DirectRouting is not supported yet: packets to all peers are encapsulated')
+    }
+    const names = { encapsulation: 'vxlan', leaseType: 'vxlan', deviceName: vxlanDeviceName(vni) } as const
+    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, notices }
+  })
+}
+
+/** IFNAMSIZ − 1, netdevice(7). */
+const MAX_NAME_LENGTH = 15
+
+/**
+ * `flannel.<VNI>` as flannel names it. From VNI 10,000,000 on that is too long for Linux; there the number is written
+ * in hex behind an `x`.
+ */
+export function vxlanDeviceName(vni: number): string {
+  const name = `flannel.${vni}`
+  return name.length <= MAX_NAME_LENGTH ? name : `flannel.x${vni.toString(16)}`
+}

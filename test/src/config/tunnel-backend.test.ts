@@ -1,0 +1,76 @@
+// The tunnel backends' own options: defaults, ranges, and clear words for what this version does not do.
+import { expect, test } from 'vitest'
+import { parseNetworkConfig } from '../../../src/config/network-config.ts'
+import { tunnelBackend, vxlanDeviceName } from '../../../src/config/tunnel-backend.ts'
+
+function backendOf(backend: object) {
+  return tunnelBackend(parseNetworkConfig(JSON.stringify({ Network: '10.244.0.0/16', Backend: backend })))
+}
+
+test('defaults are those of flannel on Linux', () => {
+  expect(backendOf({ Type: 'vxlan' })).toEqual({
+    encapsulation: 'vxlan',
+    leaseType: 'vxlan',
+    deviceName: 'flannel.1',
+    vni: 1,
+    port: 8472,
+    mtuBytes: null,
+    notices: [],
+  })
+})
+
+test('a port or an MTU of 0 is the default', () => {
+  expect(backendOf({ Type: 'vxlan', Port: 0, MTU: 0 })).toMatchObject({ port: 8472, mtuBytes: null })
+})
+
+test('VNI, port and MTU come from the config', () => {
+  const backend = { Type: 'VXLAN', vni: 0x010203, port: 4789, mtu: 1420 }
+  expect(backendOf(backend)).toMatchObject({ vni: 0x010203, port: 4789, mtuBytes: 1420 })
+})
+
+test.each([1, 16777215])('VNI %i is accepted', (vni) => {
+  expect(backendOf({ Type: 'vxlan', VNI: vni }).vni).toBe(vni)
+})
+
+test.each([
+  ['VNI', 0],
+  ['VNI', -1],
+  ['VNI', 16777216],
+  ['VNI', '1'],
+  ['Port', 65536],
+  ['Port', -1],
+  ['MTU', 65536],
+  ['MTU', -1],
+  ['GBP', true],
+])('%s %j is refused by name', (field, value) => {
+  expect(() => backendOf({ Type: 'vxlan', [field]: value })).toThrow(
+    expect.objectContaining({ code: 'config-invalid', exitCode: 2, message: expect.stringContaining(field) }),
+  )
+})
+
+test.each(['Learning', 'DirectRouting'])('%s is accepted, with a notice that it has no effect', (field) => {
+  expect(backendOf({ Type: 'vxlan', [field]: true }).notices).toEqual([expect.stringContaining(field)])
+})
+
+test('options of other systems are ignored', () => {
+  expect(backendOf({ Type: 'vxlan', MacPrefix: '0E-2A', Name: 'x' }).notices).toEqual([])
+})
+
+test.each(['host-gw', 'wireguard'])('backend %s is said to be unsupported, with the way out', (type) => {
+  expect(() => backendOf({ Type: type })).toThrow(
+    expect.objectContaining({ exitCode: 2, oneLine: expect.stringMatching(new RegExp(`"${type}".*vxlan`)) }),
+  )
+})
+
+test('device names fit into what Linux allows, for every VNI', () => {
+  expect(vxlanDeviceName(1)).toBe('flannel.1')
+  for (const vni of [1, 9_999_999, 10_000_000, 16_777_215]) expect(vxlanDeviceName(vni).length).toBeLessThan(16)
+})
+
+test('plain UDP has a port, the device flannel0 and no type in its leases', () => {
+  const expected = { encapsulation: 'udp', leaseType: '', deviceName: 'flannel0', vni: 0, mtuBytes: null, notices: [] }
+  expect(backendOf({ Type: 'udp' })).toEqual({ ...expected, port: 8285 })
+  expect(backendOf({ Type: 'udp', Port: 9000 })).toEqual({ ...expected, port: 9000 })
+  const none = tunnelBackend(parseNetworkConfig('{"Network": "10.244.0.0/16"}'))
+  expect(none).toMatchObject({ encapsulation: 'udp', port: 8285 })
+})

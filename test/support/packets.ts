@@ -28,6 +28,11 @@ export function ip6(text: string): bigint {
   return address
 }
 
+/** The 16 bytes of an IPv6 address. */
+export function bytesOfIpv6(address: bigint): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from({ length: 16 }, (_, index) => Number((address >> BigInt(120 - index * 8)) & 0xffn))
+}
+
 export interface IpOptions {
   readonly source?: string
   readonly destination?: string

@@ -4,7 +4,15 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Step } from '../../../dataplane/step.ts'
 import { recordSteps } from '../../support/engine-pair.ts'
-import { countingBytes, fromTun, icmpEcho, superFromTun, tcpPacket, udpPacket } from '../../support/packets.ts'
+import {
+  countingBytes,
+  fromTun,
+  icmpEcho,
+  sameBytes,
+  superFromTun,
+  tcpPacket,
+  udpPacket,
+} from '../../support/packets.ts'
 import { packetsOf } from '../../support/resplit.ts'
 import { tappedPair } from '../../support/underlay-tap.ts'
 
@@ -29,9 +37,6 @@ function run(reads: readonly Uint8Array[]) {
   expect(pair.a.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
   return { ...pair, steps }
 }
-
-const sameBytes = (left: readonly Uint8Array[], right: readonly Uint8Array[]): boolean =>
-  left.length === right.length && left.every((bytes, index) => Buffer.compare(bytes, right[index]!) === 0)
 
 describe('super-packets of a flow that follow each other', () => {
   it('fill their sends up together', () => {

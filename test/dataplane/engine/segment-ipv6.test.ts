@@ -12,6 +12,7 @@ import {
   type Extension,
   fromTun,
   IPV6,
+  sameBytes,
   superFromTun,
   type TcpOptions,
   tcpPacket,
@@ -193,10 +194,7 @@ describe('cutting IPv6 agrees with its slow twin', () => {
         const given = { ...IPV6, ...options, checksum: 'partial' } as const
         const packet = isTcp ? tcpPacket(given) : udpPacket(given)
         const read = superFromTun(packet, Math.min(gsoSize, MTU - 120))
-        const expected = packetsOf(read)
-        const pieces = cut(read)
-        expect(pieces.length).toBe(expected.length)
-        expect(pieces.every((piece, index) => Buffer.compare(piece, expected[index]!) === 0)).toBe(true)
+        expect(sameBytes(cut(read), packetsOf(read))).toBe(true)
       }),
       { numRuns: 60 },
     )

@@ -8,6 +8,7 @@ import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
 import {
   countingBytes,
   fromTun,
+  sameBytes,
   superFromTun,
   type TcpOptions,
   tcpPacket,
@@ -237,7 +238,7 @@ describe('cutting agrees with its slow twin', () => {
         const headerBytes = 20 + options.options.length + (isTcp ? 20 + options.tcpOptions.length : 8)
         const size = Math.min(gsoSize, 1450 - headerBytes)
         const read = superFromTun(packet, size)
-        expect(cut(read)).toEqual(packetsOf(read))
+        expect(sameBytes(cut(read), packetsOf(read))).toBe(true)
       }),
       { numRuns: 60 },
     )

@@ -43,6 +43,8 @@ const BASES: readonly Uint8Array[] = [
   tcpPacket({ ...IPV6, payload: countingBytes(3000), checksum: 'partial' }),
   udpPacket({ ...IPV6, payload: countingBytes(3000), checksum: 'partial' }),
   tcpPacket({ ...IPV6, payload: countingBytes(900), checksum: 'partial', extensions: [padding, padding] }),
+  udpPacket({ ttl: 1 }),
+  udpPacket({ ...IPV6, ttl: 1 }),
   udpPacket({ destination: '224.0.0.22' }),
   udpPacket({ ...IPV6, destination: 'ff02::2' }),
   udpPacket({ ...IPV6, payload, extensions: [[FRAGMENT, Uint8Array.from([0, 1, 0, 0, 0, 7])]] }),

@@ -103,19 +103,18 @@ export function ipv6Packet(protocol: number, transport: Uint8Array, options: IpO
   const { source = IPV6.source, destination = IPV6.destination, tos = 0, ttl = 63, flowLabel = 0xabcde } = options
   const { extensions = [], protocol: last = protocol } = options
   const kinds = [...extensions.map(([kind]) => kind), last]
-  const chain = extensions.map(([kind, data], index) => {
+  const chain = extensions.flatMap(([kind, data], index) => {
     const length = kind === AUTHENTICATION ? (data.length - 6) / 4 : (data.length - 6) / 8
     return [kinds[index + 1]!, length, ...data]
   })
-  const payload = Uint8Array.from([...chain.flat(), ...transport])
-  const packet = new Uint8Array(ipv6.HEADER_LEN + payload.length)
+  const packet = new Uint8Array(ipv6.HEADER_LEN + chain.length + transport.length)
   ipv6.emit(
     {
       version: 6,
       dscp: tos >> 2,
       ecn: tos & 3,
       flowLabel,
-      payloadLength: payload.length,
+      payloadLength: packet.length - ipv6.HEADER_LEN,
       nextHeader: kinds[0]!,
       hopLimit: ttl,
       source: ip6(source),
@@ -124,7 +123,8 @@ export function ipv6Packet(protocol: number, transport: Uint8Array, options: IpO
     packet,
     0,
   )
-  packet.set(payload, ipv6.HEADER_LEN)
+  packet.set(chain, ipv6.HEADER_LEN)
+  packet.set(transport, ipv6.HEADER_LEN + chain.length)
   return packet
 }
 

@@ -8,10 +8,12 @@ import * as udp from '../../../dataplane/wire/udp.ts'
 import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
 import { MTU } from '../../support/engine-pair.ts'
 import {
+  bytesOfIpv6,
   countingBytes,
   type Extension,
   fromTun,
   IPV6,
+  ip6,
   sameBytes,
   superFromTun,
   type TcpOptions,
@@ -104,6 +106,20 @@ describe('extension headers', () => {
         expect(piece.slice(40, ipBytes)).toEqual(packet.slice(40, ipBytes))
         expect(withChecksums(piece)).toEqual(piece)
       }
+    }
+  })
+
+  it('may hold the destination that the checksum is about: a routing header with a segment left', () => {
+    const last = bytesOfIpv6(ip6('fd00:10:244:7::7'))
+    const extensions: Extension[] = [[ROUTING, Uint8Array.from([4, 1, 0, 0, 0, 0, ...last])]]
+    const packet = tcpPacket({ ...IPV6, destination: 'fd00:10:244:7::7', payload, extensions, checksum: 'partial' })
+    packet.set(bytesOfIpv6(ip6(IPV6.destination)), ipv6.DESTINATION_OFFSET)
+    const pieces = cut(superFromTun(packet, 200))
+    expect(pieces).toHaveLength(3)
+    for (const piece of pieces) {
+      expect(piece.slice(24, 40)).toEqual(bytesOfIpv6(ip6(IPV6.destination)))
+      piece.set(last, ipv6.DESTINATION_OFFSET)
+      expect(withChecksums(piece)).toEqual(piece)
     }
   })
 

@@ -5,7 +5,7 @@ import { DESTINATION_OPTIONS, FRAGMENT } from '../../../dataplane/wire/ipv6-exte
 import * as tcp from '../../../dataplane/wire/tcp.ts'
 import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
 import { receivePackets, receiveTrain } from '../../support/arrival.ts'
-import type { Written } from '../../support/engine-pair.ts'
+import { isPlain, type Written } from '../../support/engine-pair.ts'
 import {
   countingBytes,
   type Extension,
@@ -31,7 +31,6 @@ function segment(n: number, options: TcpOptions = {}): Uint8Array {
 const datagram = (n: number, options: UdpOptions = {}): Uint8Array =>
   udpPacket({ ...IPV6, payload: countingBytes(SIZE, n), ...options })
 
-const isPlain = ({ vnet }: Written) => Object.values(vnet).every((value) => value === 0)
 const lengths = (written: readonly Written[]) => written.map(({ packet }) => packet.length)
 
 describe('consecutive segments of a flow over IPv6', () => {

@@ -5,7 +5,7 @@ import * as ipv6 from '../../../dataplane/wire/ipv6.ts'
 import { DESTINATION_OPTIONS, FRAGMENT } from '../../../dataplane/wire/ipv6-extension.ts'
 import * as tcp from '../../../dataplane/wire/tcp.ts'
 import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
-import { receiveDatagrams, receivePackets, receiveTrain } from '../../support/arrival.ts'
+import { passes, receiveDatagrams, receivePackets, receiveTrain } from '../../support/arrival.ts'
 import { enginePair, entriesFor, MTU, NODE_A } from '../../support/engine-pair.ts'
 import {
   countingBytes,
@@ -71,8 +71,6 @@ describe('who may send IPv6', () => {
   const STRANGER = '192.0.2.99'
   const from = (options: IpOptions) => vxlanFrame(icmpEcho({ ...IPV6, ...options }))
   const spoofed = from({ source: 'fd00:10:244:3::4' })
-  const passes = (datagram: Uint8Array, sourceCheck: 'strict' | 'peer' | 'off', sender = NODE_A.underlay): boolean =>
-    receiveDatagrams([datagram], { from: sender }, { settings: { sourceCheck } }).written.length === 1
 
   it('strict: a lease holder, for its own subnet', () => {
     expect(passes(vxlanFrame(ping), 'strict')).toBe(true)

@@ -22,20 +22,12 @@ import {
   viewOf,
 } from '../../support/packets.ts'
 import { packetsOf, withChecksums } from '../../support/resplit.ts'
-import { tappedPair } from '../../support/underlay-tap.ts'
+import { packetsSentFor, tappedPair } from '../../support/underlay-tap.ts'
 
 const { FLAG_ACK, FLAG_PSH, FLAG_FIN, FLAG_CWR, FLAG_ECE } = tcp
 
-/** Inner packets that leave for one thing read from the TUN. */
-function cut(fromTheTun: Uint8Array): Uint8Array[] {
-  const { a, tap } = tappedPair()
-  a.sendFromTun(fromTheTun)
-  expect(a.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
-  return tap.takePackets()
-}
-
 const cutTcp = (options: TcpOptions, gsoSize: number, gsoFlags = 0) =>
-  cut(superFromTun(tcpPacket({ ...IPV6, checksum: 'partial', ...options }), gsoSize, gsoFlags))
+  packetsSentFor(superFromTun(tcpPacket({ ...IPV6, checksum: 'partial', ...options }), gsoSize, gsoFlags))
 
 describe('a TCPv6 super-packet of 3000 bytes cut at 1380', () => {
   const payload = countingBytes(3000)
@@ -99,7 +91,7 @@ describe('extension headers', () => {
       [tcpPacket({ ...IPV6, payload, extensions, checksum: 'partial' }), ipBytes + 20],
       [udpPacket({ ...IPV6, payload, extensions, checksum: 'partial' }), ipBytes + 8],
     ] as const) {
-      const pieces = cut(superFromTun(packet, 200))
+      const pieces = packetsSentFor(superFromTun(packet, 200))
       expect(pieces.map((piece) => piece.length - headerBytes)).toEqual([200, 200, 100])
       for (const piece of pieces) {
         expect(ipv6.getPayloadLength(viewOf(piece), 0)).toBe(piece.length - 40)
@@ -114,7 +106,7 @@ describe('extension headers', () => {
     const extensions: Extension[] = [[ROUTING, Uint8Array.from([4, 1, 0, 0, 0, 0, ...last])]]
     const packet = tcpPacket({ ...IPV6, destination: 'fd00:10:244:7::7', payload, extensions, checksum: 'partial' })
     packet.set(bytesOfIpv6(ip6(IPV6.destination)), ipv6.DESTINATION_OFFSET)
-    const pieces = cut(superFromTun(packet, 200))
+    const pieces = packetsSentFor(superFromTun(packet, 200))
     expect(pieces).toHaveLength(3)
     for (const piece of pieces) {
       expect(piece.slice(24, 40)).toEqual(bytesOfIpv6(ip6(IPV6.destination)))
@@ -140,14 +132,14 @@ describe('extension headers', () => {
 
   it('of any length are no matter for a packet that is not cut', () => {
     const long = udpPacket({ ...IPV6, payload, extensions: [[DESTINATION_OPTIONS, countingBytes(510)]] })
-    expect(cut(fromTun(long))).toEqual([long])
+    expect(packetsSentFor(fromTun(long))).toEqual([long])
   })
 })
 
 describe('a UDPv6 super-packet', () => {
   it('has lengths and checksums of its own in each datagram', () => {
     const packet = udpPacket({ ...IPV6, payload: countingBytes(2500), checksum: 'partial' })
-    const pieces = cut(superFromTun(packet, 1200))
+    const pieces = packetsSentFor(superFromTun(packet, 1200))
     expect(pieces.map((piece) => udp.getLength(viewOf(piece), 40))).toEqual([1208, 1208, 108])
     for (const piece of pieces) expect(withChecksums(piece)).toEqual(piece)
   })
@@ -155,7 +147,7 @@ describe('a UDPv6 super-packet', () => {
   it('never has a checksum of zero', () => {
     const field = udp.getChecksum(viewOf(udpPacket({ ...IPV6, payload: new Uint8Array(2) })), 40)
     const payload = Uint8Array.from([field >> 8, field & 0xff, field >> 8, field & 0xff])
-    const pieces = cut(superFromTun(udpPacket({ ...IPV6, payload, checksum: 'partial' }), 2))
+    const pieces = packetsSentFor(superFromTun(udpPacket({ ...IPV6, payload, checksum: 'partial' }), 2))
     expect(pieces.map((piece) => udp.getChecksum(viewOf(piece), 40))).toEqual([0xffff, 0xffff])
   })
 })
@@ -210,7 +202,7 @@ describe('cutting IPv6 agrees with its slow twin', () => {
         const given = { ...IPV6, ...options, checksum: 'partial' } as const
         const packet = isTcp ? tcpPacket(given) : udpPacket(given)
         const read = superFromTun(packet, Math.min(gsoSize, MTU - 120))
-        expect(sameBytes(cut(read), packetsOf(read))).toBe(true)
+        expect(sameBytes(packetsSentFor(read), packetsOf(read))).toBe(true)
       }),
       { numRuns: 60 },
     )

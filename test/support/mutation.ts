@@ -19,6 +19,7 @@ import {
 } from './packets.ts'
 import { inspect } from './reference-inspect.ts'
 import { withChecksums } from './resplit.ts'
+import { transportOf } from './transport-of.ts'
 
 /** A header in a packet: its fields, and where it starts. */
 export interface Layer {
@@ -110,9 +111,17 @@ const FLOWS: readonly TcpOptions[] = [
   { ...IPV6, extensions: Array.from({ length: 5 }, () => [DESTINATION_OPTIONS, countingBytes(14)] as const) },
 ]
 
+interface Template {
+  readonly packet: Uint8Array
+  readonly layers: readonly Layer[]
+  readonly ipBytes: number
+  readonly payloadBytes: number
+}
+
 export class Mutator {
   readonly #random: () => number
   readonly #bases: readonly { readonly packet: Uint8Array; readonly layers: readonly Layer[] }[]
+  readonly #templates = new Map<string, Template>()
   readonly #sequences: number[] = FLOWS.map(() => 1)
 
   constructor(random: () => number) {
@@ -150,17 +159,36 @@ export class Mutator {
   /** `count` packets of a flow, the next ones of it: alike but for what counts up, and perhaps for one of them. */
   run(count: number): Uint8Array[] {
     const flow = this.below(FLOWS.length)
-    const options = FLOWS[flow]!
     const isTcp = !this.once(3)
-    const payload = this.#payload(this.pick([1, 64, 100, 1000]))
+    const template = this.#template(flow, isTcp, this.pick([1, 64, 100, 1000]))
     const odd = this.below(count * 2)
     return Array.from({ length: count }, (_, index) => {
-      const sequence = this.#sequences[flow]!
-      const common = { ...options, payload, identification: sequence & 0xffff }
-      this.#sequences[flow] = (sequence + (isTcp ? payload.length : 1)) >>> 0
-      const packet = isTcp ? tcpPacket({ ...common, sequence }) : udpPacket({ ...common })
-      return index === odd ? this.heal(this.change(packet, layersOf(packet))) : packet
+      const packet = this.#next(flow, isTcp, template)
+      return index === odd ? this.heal(this.change(packet, template.layers)) : packet
     })
+  }
+
+  #template(flow: number, isTcp: boolean, bytes: number): Template {
+    const key = `${flow} ${isTcp} ${bytes}`
+    const kept = this.#templates.get(key)
+    if (kept !== undefined) return kept
+    const options = { ...FLOWS[flow]!, payload: this.#payload(bytes) }
+    const packet = isTcp ? tcpPacket(options) : udpPacket(options)
+    const made = { packet, layers: layersOf(packet), ipBytes: transportOf(packet).ipBytes, payloadBytes: bytes }
+    this.#templates.set(key, made)
+    return made
+  }
+
+  /** The packet that comes next in the flow: sequence or identification counted up, the payload another one. */
+  #next(flow: number, isTcp: boolean, { packet, ipBytes, payloadBytes }: Template): Uint8Array {
+    const sequence = this.#sequences[flow]!
+    this.#sequences[flow] = (sequence + (isTcp ? payloadBytes : 1)) >>> 0
+    const next = packet.slice()
+    const view = viewOf(next)
+    if (ipv4.getVersion(view, 0) === 4) ipv4.setIdentification(view, 0, sequence & 0xffff)
+    if (isTcp) tcp.setSequence(view, ipBytes, sequence)
+    next[next.length - 1] = this.below(256)
+    return withChecksums(next)
   }
 
   /** A whole TCP or UDP packet with more payload than one packet takes, checksum open. */

@@ -15,9 +15,13 @@ import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
 import * as vxlan from '../../dataplane/wire/vxlan.ts'
 import { type EncapsulationName, NODE_A, NODE_B, PORTS, VNI } from './engine-pair.ts'
 import { ip, ip6, viewOf } from './packets.ts'
+import { referenceAnswer } from './reference-answer.ts'
 import { type Inspected, inspect } from './reference-inspect.ts'
 import { resplit, withChecksums } from './resplit.ts'
 import { vxlanFrame } from './vxlan-frame.ts'
+
+/** Right, left open by a kernel, left out (UDP over IPv4), or wrong. */
+export type ChecksumState = 'good' | 'partial' | 'unused' | 'bad'
 
 /** What has to become of one packet: dropped for a reason, or passed on as these. */
 export interface Fate {
@@ -28,6 +32,10 @@ export interface Fate {
   readonly out: readonly Uint8Array[]
   /** ECN bits of the outer header. */
   readonly outerEcn?: number
+  /** What the pod is told about its packet. */
+  readonly answer?: Uint8Array | null
+  /** What became of an inbound transport checksum that is looked at. */
+  readonly checksum?: ChecksumState
 }
 
 /** Longest headers of a super-packet that is cut: the limit of the engine's slab. */
@@ -57,13 +65,16 @@ export function referenceOutbound(read: Uint8Array, encapsulation: Encapsulation
   const gsoType = vnet.gsoType & ~virtioNet.GSO_ECN
   const lie = gsoType === virtioNet.GSO_NONE ? lieAboutOne(vnet, packet) : lieAboutMany(vnet, packet, bytes.length)
   if (lie !== null) return refuse(lie)
-  if (!isOf(NODE_B, packet.version, packet.destination)) return refuse('no-route')
+  const tell = (reason: DropReason): Fate => {
+    return { ...refuse(reason), answer: referenceAnswer(bytes, packet, reason, mtuOf(encapsulation)) }
+  }
+  if (!isOf(NODE_B, packet.version, packet.destination)) return tell('no-route')
   const isSuper = gsoType !== virtioNet.GSO_NONE
   const size = isSuper ? packet.headerBytes + vnet.gsoSize : packet.length
-  if (size > mtuOf(encapsulation) && !packet.mayFragment) return refuse('too-big')
+  if (size > mtuOf(encapsulation) && !packet.mayFragment) return tell('too-big')
   let whole: Uint8Array = bytes.slice(0, packet.length)
   if (encapsulation === 'udp') {
-    if (packet.ttl <= 1) return refuse('ttl-expired')
+    if (packet.ttl <= 1) return tell('ttl-expired')
     whole = withOneHopLess(whole, packet)
   }
   const out = isSuper
@@ -174,7 +185,9 @@ function frameFate({ bytes, from, tos, segmentSize }: Arriving, encapsulation: E
     if (packet.ttl <= 1) return refuse('ttl-expired')
     whole = withOneHopLess(whole, packet)
   }
-  return { reason: null, packets: 1, bytes: bytes.length, out: delivered(whole, packet, segmentSize, encapsulation) }
+  const checksum = packet.headerBytes === 0 ? 'unused' : checksumOf(whole, packet)
+  const out = checksum === 'partial' ? finished(whole, packet, segmentSize, mtuOf(encapsulation)) : [whole]
+  return { reason: null, packets: 1, bytes: bytes.length, out, checksum }
 }
 
 function flawOfVxlan(bytes: Uint8Array): DropReason | null {
@@ -219,16 +232,9 @@ function marked(packet: Uint8Array, { version, tos, optionsEnd }: Inspected, out
   return next
 }
 
-/** What the pod's stack sees: checksums that a kernel left open complete, and what it left to be cut, cut. */
-function delivered(
-  packet: Uint8Array,
-  facts: Inspected,
-  segmentSize: number,
-  encapsulation: EncapsulationName,
-): readonly Uint8Array[] {
-  if (facts.headerBytes === 0 || !isOpen(packet, facts)) return [packet]
+/** What the pod's stack sees of what a kernel left open: the checksum complete, and what was to be cut, cut. */
+function finished(packet: Uint8Array, facts: Inspected, segmentSize: number, mtu: number): readonly Uint8Array[] {
   const isTcp = facts.protocol === ipv4.PROTOCOL_TCP
-  const mtu = mtuOf(encapsulation)
   const isTrain = !isTcp && segmentSize > 0 && packet.length - facts.headerBytes > segmentSize
   const isWhole = (packet.length <= mtu && !isTrain) || (!isTcp && segmentSize === 0)
   if (isWhole) return [withChecksums(packet)]
@@ -245,8 +251,9 @@ function delivered(
   return resplit({ vnet, packet })
 }
 
-/** Whether the checksum field holds the pseudo-header sum and nothing else. A sum that happens to be right is right. */
-function isOpen(packet: Uint8Array, { version, protocol, ipBytes, source, destination }: Inspected): boolean {
+/** Open is a field that holds the pseudo-header sum and nothing else. A sum that happens to be right is right. */
+function checksumOf(packet: Uint8Array, facts: Inspected): ChecksumState {
+  const { version, protocol, ipBytes, source, destination } = facts
   const length = packet.length - ipBytes
   const pseudo =
     version === 4
@@ -255,8 +262,9 @@ function isOpen(packet: Uint8Array, { version, protocol, ipBytes, source, destin
   const view = viewOf(packet)
   const isUdp = protocol === ipv4.PROTOCOL_UDP
   const stored = isUdp ? udp.getChecksum(view, ipBytes) : tcp.getChecksum(view, ipBytes)
-  if (isUdp && stored === 0) return false
-  return fold(sumWords(packet, ipBytes, packet.length, pseudo)) !== 0xffff && stored === fold(pseudo)
+  if (isUdp && stored === 0) return version === 4 ? 'unused' : 'bad'
+  if (fold(sumWords(packet, ipBytes, packet.length, pseudo)) === 0xffff) return 'good'
+  return stored === fold(pseudo) ? 'partial' : 'bad'
 }
 
 /** Destination of all that node A sends. */

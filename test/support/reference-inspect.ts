@@ -2,6 +2,7 @@
 import type { DropReason } from '../../dataplane/drop-reason.ts'
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'
 import * as ipv6 from '../../dataplane/wire/ipv6.ts'
+import * as ipv6Fragment from '../../dataplane/wire/ipv6-fragment.ts'
 import * as tcp from '../../dataplane/wire/tcp.ts'
 import * as udp from '../../dataplane/wire/udp.ts'
 import { viewOf } from './packets.ts'
@@ -23,6 +24,8 @@ export interface Inspected {
   readonly mayFragment: boolean
   /** IP and transport header, 0 unless it is a whole TCP or UDP packet whose lengths agree. */
   readonly headerBytes: number
+  /** A fragment other than the first. */
+  readonly isLater: boolean
 }
 
 /** Header numbers that lead on to another header (RFC 8200 section 4). */
@@ -64,6 +67,7 @@ function inspectIpv4(bytes: Uint8Array): Inspected | DropReason {
     destination: BigInt(ipv4.getDestination(view, 0)),
     mayFragment: (word & ipv4.DONT_FRAGMENT) === 0,
     headerBytes: isWhole ? headersOf(bytes.slice(0, length), ipBytes, protocol) : 0,
+    isLater: (word & ipv4.OFFSET_MASK) !== 0,
   }
 }
 
@@ -88,6 +92,7 @@ function inspectIpv6(bytes: Uint8Array): Inspected | DropReason {
     destination: ipv6.getDestination(view, 0),
     mayFragment: false,
     headerBytes: headersOf(packet, ipBytes, protocol),
+    isLater: protocol === FRAGMENT && ipv6Fragment.getOffsetBytes(view, ipBytes) > 0,
   }
 }
 

@@ -73,7 +73,10 @@ export class Twin {
     const { a } = this.pair
     const fates = reads.map((read) => referenceOutbound(read, this.#encapsulation))
     a.sendFromTun(...reads)
-    a.takeWritten()
+    this.#compareAnswers(
+      a.takeWritten().map(({ packet }) => packet),
+      fates.flatMap(({ answer }) => answer ?? []),
+    )
     const sent = this.#sinks[0]!.messages.splice(0)
     const frames = sent.flatMap(({ frames: all, ...rest }) => all.map((frame) => ({ ...rest, frame })))
     const { address, port } = referenceTarget(this.#encapsulation)
@@ -89,6 +92,13 @@ export class Twin {
     }
     if (next !== frames.length) throw new Error(`sent besides: ${hex(frames[next]?.frame)}`)
     this.#count(a, 'outbound', fates)
+  }
+
+  #compareAnswers(found: readonly Uint8Array[], right: readonly Uint8Array[]): void {
+    for (const [index, wanted] of right.entries()) {
+      if (hex(found[index]) !== hex(wanted)) throw new Error(`answered ${hex(found[index])}, not ${hex(wanted)}`)
+    }
+    if (found.length > right.length) throw new Error(`answered besides: ${hex(found[right.length])}`)
   }
 
   /** Datagrams for node B. @throws Error at the first difference */
@@ -107,6 +117,15 @@ export class Twin {
       throw new Error(`number ${at} of a flow: wrote ${hex(found[at])}\nnot ${hex(right[at])}\ngiven\n${given}`)
     }
     this.#count(b, 'inbound', fates)
+    this.#countChecksums(b, fates)
+  }
+
+  #countChecksums(node: MemoryNode, fates: readonly Fate[]): void {
+    for (const state of ['partial', 'bad'] as const) {
+      this.#add(`checksum ${state}`, fates.filter(({ checksum }) => checksum === state).length)
+      const [found, right] = [node.counters.get(`inbound.checksum.${state}`), this.#expected.get(`checksum ${state}`)]
+      if (found !== right) throw new Error(`${found} checksums ${state}, not ${right}`)
+    }
   }
 
   #count(node: MemoryNode, direction: Direction, fates: readonly Fate[]): void {

@@ -44,5 +44,5 @@ describe.each(['vxlan', 'udp'] as const)('%s', (encapsulation) => {
     }
     expect(twin.pair.a.counters.get('outbound.super-packets')).toBeGreaterThan(FRAMES / 100)
     expect(twin.pair.b.counters.get('inbound.super-packets')).toBeGreaterThan(FRAMES / 100)
-  })
+  }, 60_000)
 })

@@ -25,6 +25,7 @@ import { type Counters, cellOf } from './counters.ts'
 import { decapsulateEcn, ECN_ILLEGAL, ECN_MASK } from './ecn.ts'
 import { takeHop } from './hop.ts'
 import { InnerPacket } from './inner-packet.ts'
+import { Offenders } from './offenders.ts'
 import type { OutboundParts } from './outbound.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
@@ -70,6 +71,8 @@ export class Inbound {
   readonly #writer: TunWriter
   readonly #coalescer: Coalescer
   readonly #sourceCheck: SourceCheck
+  /** Whom the source check refused lately. */
+  readonly offenders: Offenders
   readonly #packet = new InnerPacket()
   #datagramSerial = 0
   #sink: StepSink | null = null
@@ -86,7 +89,8 @@ export class Inbound {
     this.#writer = new TunWriter(parts.memory, parts.device, parts.counters)
     this.#coalescer = new Coalescer(parts.memory, this.#writer, { mergeUdp: parts.settings.mergeUdp })
     const own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
-    this.#sourceCheck = new SourceCheck(parts.settings.sourceCheck, own, table)
+    this.offenders = new Offenders(parts.nowMs)
+    this.#sourceCheck = new SourceCheck(parts.settings, own, table, this.offenders)
   }
 
   replaceTable(table: ForwardingTable): void {

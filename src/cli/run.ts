@@ -1,6 +1,6 @@
 // `flannelette run`: flags to options.
 import { Command, Option } from 'commander'
-import { parsePublicIp, parseRenewMargin, type RunOptions } from '../config/options.ts'
+import { collectSourceAllow, parsePublicIp, parseRenewMargin, type RunOptions } from '../config/options.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -27,6 +27,7 @@ interface Flags {
   subnetLeaseRenewMargin: number
   dataplane: RunOptions['dataplane']
   sourceCheck: RunOptions['sourceCheck']
+  sourceAllow: RunOptions['sourceAllow']
   udpChecksum: 'on' | 'off'
   onExit: RunOptions['onExit']
   logFormat: RunOptions['logFormat']
@@ -51,6 +52,12 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .option('--subnet-lease-renew-margin <minutes>', 'renew so long before expiry (1-1439)', parseRenewMargin, 60)
     .addOption(choice('--dataplane <kind>', 'who moves packets', ['userspace', 'kernel']))
     .addOption(choice('--source-check <mode>', 'whom to accept packets from', ['strict', 'peer', 'off']))
+    .option(
+      '--source-allow <cidr>',
+      'inner sources that any peer may forward for others (repeatable)',
+      collectSourceAllow,
+      [],
+    )
     .addOption(choice('--udp-checksum <mode>', 'outer checksum of the kernel dataplane', ['on', 'off']))
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
@@ -79,6 +86,7 @@ function toOptions(flags: Flags): RunOptions {
     renewMarginMinutes: flags.subnetLeaseRenewMargin,
     dataplane: flags.dataplane,
     sourceCheck: flags.sourceCheck,
+    sourceAllow: flags.sourceAllow,
     udpChecksum: flags.udpChecksum === 'on',
     onExit: flags.onExit,
     logFormat: flags.logFormat,

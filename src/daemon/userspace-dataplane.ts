@@ -9,10 +9,12 @@ import {
   formatIpv4,
   isKernelAtLeast,
   keepOverlayDevice,
+  type Offender,
   type OpenTun,
   type OpenUdpSocket,
   openOverlayDevice,
   openUnderlaySocket,
+  type Prefix,
   type RecordedStep,
   type SourceCheckMode,
   type TunFailure,
@@ -25,6 +27,7 @@ import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep } from './dataplane.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
+import { RecentOffenders } from './recent-offenders.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
@@ -35,11 +38,13 @@ export interface UserspaceOptions {
   readonly log: Log
   readonly driver: 'offload'
   readonly sourceCheck: SourceCheckMode
+  readonly sourceAllow: readonly Prefix[]
 }
 
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'
   readonly #options: UserspaceOptions
+  readonly #offenders: RecentOffenders
   #local: LocalVtep | null = null
   #worker: DataplaneWorker | null = null
   #tun: OpenTun | null = null
@@ -52,6 +57,7 @@ export class UserspaceDataplane implements Dataplane {
 
   constructor(options: UserspaceOptions) {
     this.#options = options
+    this.#offenders = new RecentOffenders(options.log)
   }
 
   async start(local: LocalVtep): Promise<void> {
@@ -78,6 +84,7 @@ export class UserspaceDataplane implements Dataplane {
         countsHop: local.encapsulation === 'udp',
         mtuBytes: local.mtuBytes,
         sourceCheck: this.#options.sourceCheck,
+        sourceAllow: this.#options.sourceAllow,
         mergeUdp: isKernelAtLeast(release(), MERGES_UDP_FROM),
       },
       onReport: (report) => this.#hear(report),
@@ -127,6 +134,10 @@ export class UserspaceDataplane implements Dataplane {
     }
   }
 
+  offenders(): readonly Offender[] {
+    return this.#offenders.list
+  }
+
   /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
     return this.#broken === null ? 0 : this.#peerCount
@@ -155,6 +166,8 @@ export class UserspaceDataplane implements Dataplane {
       this.#broken = 'gone'
     } else if (report.type === 'socket-failed') {
       this.#options.log.error('socket-failed', `receiving failed (errno ${report.errno})`)
+    } else if (report.type === 'offenders') {
+      this.#offenders.note(report.offenders)
     }
   }
 

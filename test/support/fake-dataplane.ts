@@ -1,4 +1,5 @@
 // A dataplane that moves nothing and remembers what it was told.
+import type { Offender } from '../../dataplane/engine/offenders.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Dataplane, LocalVtep } from '../../src/daemon/dataplane.ts'
 import type { Lease } from '../../src/lease/lease.ts'
@@ -6,6 +7,8 @@ import type { Lease } from '../../src/lease/lease.ts'
 export class FakeDataplane implements Dataplane {
   readonly kind = 'userspace'
   local: LocalVtep | null = null
+  /** What `offenders` gives. */
+  refused: readonly Offender[] = []
   /** Every table that was handed over, with its cause. */
   readonly tables: { readonly peers: readonly Lease[]; readonly cause: string }[] = []
   readonly stops: ('keep' | 'remove')[] = []
@@ -31,6 +34,10 @@ export class FakeDataplane implements Dataplane {
 
   counters(): Readonly<Record<string, number>> {
     return { 'outbound.packets.read': 7 }
+  }
+
+  offenders(): readonly Offender[] {
+    return this.refused
   }
 
   pendingPeers(): number {

@@ -59,6 +59,8 @@ With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at sta
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
 | \`Backend.Port\` | 8472 | UDP port, equal on all nodes |
 | \`Backend.MTU\` | the interface's | MTU of the **underlay**; the overlay gets 50 bytes less |
+| \`Backend.GBP\` | false | true is refused: packets with a policy mark would be lost |
+| \`Backend.Learning\`, \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
 
 \`\`\`json
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }

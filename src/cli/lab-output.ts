@@ -37,7 +37,7 @@ function daemonText(host: HostReport, terminal: Terminal): string {
 /** Sum over all reasons, both directions. */
 export function droppedPackets(counters: Readonly<Record<string, number>>): number {
   let sum = 0
-  for (const [name, value] of Object.entries(counters)) if (/\bdropped\b/.test(name)) sum += value
+  for (const [name, value] of Object.entries(counters)) if (name.includes('.dropped.')) sum += value
   return sum
 }
 

@@ -3,7 +3,7 @@
 import { formatIpv4, formatPrefix, type Ipv4Prefix, parseIpv4 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 
-/** How the links between hosts behave; offload.ts says what each means for the devices. */
+/** How the links between hosts behave; underlay.ts says what each means for the devices. */
 export type UnderlayKind = 'veth' | 'uso' | 'wire'
 export const UNDERLAY_KINDS: readonly UnderlayKind[] = ['veth', 'uso', 'wire']
 

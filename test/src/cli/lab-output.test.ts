@@ -106,14 +106,14 @@ test('datagrams that the receiver was too slow for are told from those lost on t
   expect(iperfText({ ...udp, overflowedPackets: 0 })).toMatch(/datagrams lost\n$/)
 })
 
-test('drops are summed over reasons and directions, and nothing else is', () => {
+test('dropped packets are summed over reasons and directions, and nothing else is, not their bytes', () => {
   const counters = {
     'outbound.packets.read': 100,
     'outbound.dropped.no-route': 2,
     'inbound.dropped.vni-unknown': 3,
-    'inbound.dropped': 4,
+    'outbound.dropped-bytes.no-route': 2900,
   }
-  expect(droppedPackets(counters)).toBe(9)
+  expect(droppedPackets(counters)).toBe(5)
 })
 
 describe('suggestions', () => {

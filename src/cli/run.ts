@@ -4,6 +4,7 @@ import { parsePublicIp, parseRenewMargin, type RunOptions } from '../config/opti
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { FlanneletteError } from '../errors.ts'
+import { surviveLostOutput } from './interruption.ts'
 
 const EXAMPLES = `Examples:
   flannelette run --store file:/run/flannelette/store
@@ -55,7 +56,11 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
     .option('-v, --verbose', 'log more', false)
-    .action(async (flags: Flags) => exit(await run(toOptions(flags))))
+    .action(async (flags: Flags) => {
+      const options = toOptions(flags)
+      surviveLostOutput()
+      exit(await run(options))
+    })
 }
 
 /** The first choice is the default. */

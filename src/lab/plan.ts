@@ -114,7 +114,8 @@ function checkOptions({ name, hosts, pods, kernel, direct }: LabOptions): void {
   if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
 }
 
-function checkCount(option: string, value: number, least: number, most: number): void {
+/** @throws FlanneletteError `usage` unless it is a whole number in this range */
+export function checkCount(option: string, value: number, least: number, most: number): void {
   if (Number.isInteger(value) && value >= least && value <= most) return
   throw usage(`${option} ${value} is out of range`, `use ${least} to ${most}`)
 }

@@ -20,7 +20,7 @@ import {
   writeLabState,
 } from './lab-state.ts'
 import { type Endpoint, type PingOptions, type PingResult, ping, pingAll } from './ping.ts'
-import { LAB_DEFAULTS, type LabOptions, networkConfigJson, planLab } from './plan.ts'
+import { checkLabName, LAB_DEFAULTS, type LabOptions, networkConfigJson, planLab } from './plan.ts'
 import { identify, isAlive, signal, waitGone } from './process-identity.ts'
 import { occupancy, type Removed, tearDown } from './teardown.ts'
 
@@ -92,8 +92,9 @@ export class Lab {
     }
   }
 
-  /** Takes up a lab that is up. @throws FlanneletteError `lab-state` */
+  /** Takes up a lab that is up. @throws FlanneletteError `usage` for a name that no lab has, `lab-state` */
   static open(name: string = LAB_DEFAULTS.name): Lab {
+    checkLabName(name)
     return new Lab(requireLabState(name))
   }
 
@@ -103,8 +104,9 @@ export class Lab {
     return Lab.open(name)
   }
 
-  /** Removes the lab of that name, whatever is left of it. @throws FlanneletteError `not-permitted` */
+  /** Removes the lab of that name, whatever is left of it. @throws FlanneletteError `usage`, `not-permitted` */
   static async down(name: string = LAB_DEFAULTS.name): Promise<Removed> {
+    checkLabName(name)
     requireRoot()
     return tearDown(name)
   }

@@ -100,9 +100,7 @@ export function planLab(options: LabOptions): LabPlan {
 }
 
 function checkOptions({ name, hosts, pods, kernel, direct }: LabOptions): void {
-  if (!NAME.test(name)) {
-    throw usage(`the lab name "${name}" will not do`, 'use up to 16 lower-case letters and digits, a letter first')
-  }
+  checkLabName(name)
   checkCount('--hosts', hosts, 1, MAX_HOSTS)
   checkCount('--pods', pods, 0, MAX_PODS)
   for (const host of kernel) {
@@ -112,6 +110,12 @@ function checkOptions({ name, hosts, pods, kernel, direct }: LabOptions): void {
     }
   }
   if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
+}
+
+/** The name becomes part of paths and namespaces. @throws FlanneletteError `usage` */
+export function checkLabName(name: string): void {
+  if (NAME.test(name)) return
+  throw usage(`the lab name "${name}" will not do`, 'use up to 16 lower-case letters and digits, a letter first')
 }
 
 /** @throws FlanneletteError `usage` unless it is a whole number in this range */

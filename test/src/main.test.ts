@@ -118,6 +118,14 @@ test.each([
   expect(err).toBe('flannelette: a lab needs network namespaces; run it as root\n')
 })
 
+test.each([['down'], ['status'], ['ping', 'all']])('lab %s takes no name that leads elsewhere', async (...words) => {
+  for (const name of ['..', '../store', 'a.b', '']) {
+    const { code, err } = await run('lab', ...words, '--name', name)
+    expect(code).toBe(2)
+    expect(err).toMatch(/^flannelette: the lab name ".*" will not do; use up to 16/)
+  }
+})
+
 test('"all" is pinged alone', async () => {
   const { code, err } = await run('lab', 'ping', 'all', 'pod1.1')
   expect(code).toBe(2)

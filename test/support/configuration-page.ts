@@ -36,7 +36,7 @@ const EXIT_WORDS: Record<keyof typeof EXIT, string> = {
   timeout: 'time limit reached without a result',
   unreachable: 'no daemon answers',
   notPermitted: 'not permitted; the line names the capability',
-  interrupted: 'Ctrl-C',
+  interrupted: 'Ctrl-C, or the reader of the output is gone',
 }
 
 const BEFORE = `# Configuration

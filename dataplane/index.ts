@@ -19,6 +19,7 @@ export {
   type OpenUdpSocket,
   openOverlayDevice,
   openUnderlaySocket,
+  readDeviceMtu,
   type TunFailure,
 } from './worker/descriptors.ts'
 export type { RecordedStep, WorkerReport } from './worker/messages.ts'

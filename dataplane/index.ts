@@ -20,6 +20,7 @@ export {
   type OpenUdpSocket,
   openOverlayDevice,
   openUnderlaySocket,
+  readDeviceMtu,
   type TunFailure,
 } from './worker/descriptors.ts'
 export type { RecordedStep, WorkerReport } from './worker/messages.ts'

@@ -1,16 +1,7 @@
 // Files that others read while we write them: a reader sees the old content or the new one, never half of it.
-import {
-  closeSync,
-  fchmodSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { closeSync, fchmodSync, fsyncSync, openSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { makeDirectory } from './make-directory.ts'
 
 export interface AtomicWriteOptions {
   /** Permission bits, set regardless of the umask. */
@@ -27,7 +18,7 @@ let serial = 0
  */
 export function writeFileAtomically(path: string, content: string, options: AtomicWriteOptions): void {
   const directory = dirname(path)
-  mkdirSync(directory, { recursive: true, mode: 0o755 })
+  makeDirectory(directory)
   const temporary = `${directory}/.${process.pid}-${serial++}.tmp`
   try {
     const fd = openSync(temporary, 'wx', options.mode)

@@ -16,6 +16,7 @@ export type ErrorCode =
   | 'config-missing'
   | 'config-invalid'
   | 'store-unreadable'
+  | 'network-overlap'
   | 'lease-conflict'
   | 'out-of-subnets'
   | 'port-busy'
@@ -62,5 +63,6 @@ function exitCodeOf(code: ErrorCode): number {
   if (code === 'usage' || code === 'config-invalid') return EXIT.usage
   if (code === 'interrupted') return EXIT.interrupted
   if (code === 'daemon-unreachable') return EXIT.unreachable
+  if (code === 'not-permitted') return EXIT.notPermitted
   return EXIT.failed
 }

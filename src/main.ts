@@ -4,6 +4,7 @@ import { realpathSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
+import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
 import { runCommand } from './cli/run.ts'
 import { runDaemon } from './daemon/daemon.ts'
@@ -39,7 +40,11 @@ export function program(output: Output, exit: (code: number) => void): Command {
     command
       .exitOverride()
       .showSuggestionAfterError(true)
-      .configureOutput({ writeOut: output.out, writeErr: output.err, outputError: (text) => output.err(oneLine(text)) })
+      .configureOutput({
+        writeOut: output.out,
+        writeErr: output.err,
+        outputError: (text) => output.err(mistake(text, command)),
+      })
   }
   return root
 }
@@ -74,6 +79,17 @@ function report(error: unknown, { err }: Output): number {
   return EXIT.failed
 }
 
+/** Commander's own complaint in the shape of ours: `error: unknown option '--x'` gets our name and a way out. */
+function mistake(text: string, command: Command): string {
+  const words = [command.name()]
+  for (let parent = command.parent; parent !== null; parent = parent.parent) words.unshift(parent.name())
+  return oneLine(
+    `flannelette: ${oneLine(text)
+      .replace(/^error: /, '')
+      .replace(/[.\s]+$/, '')}; see ${words.join(' ')} --help`,
+  )
+}
+
 /** Commander puts its suggestion on a line of its own. */
 function oneLine(text: string): string {
   return `${text.trim().replace(/\s*\n\s*/g, ' ')}\n`
@@ -93,14 +109,39 @@ function packageVersion(): string {
   return 'unknown'
 }
 
-/** Makes this process the command line: its arguments, its streams, its exit code. */
+/** Runs the command line of this process to its end; what it was building is cleaned up whatever happens. */
 export async function start(): Promise<void> {
-  const output: Output = { out: (text) => process.stdout.write(text), err: (text) => process.stderr.write(text) }
+  /** Set when the command was ended from outside: the exit code, whatever the command makes of it. */
+  let ended: number | null = null
+  const end = (code: number, reason: unknown) => {
+    if (ended !== null) return
+    ended = code
+    process.exitCode = code
+    if (!interrupt(reason)) process.exit(code)
+  }
+  const output: Output = {
+    out: (text) => process.stdout.write(text),
+    // What a command says of having been ended is not worth a second line.
+    err: (text) => void (ended === null && process.stderr.write(text)),
+  }
+  for (const [name, stream] of [
+    ['output', process.stdout],
+    ['error', process.stderr],
+  ] as const) {
+    stream.on('error', (error) => {
+      const loss = outputLoss(name, error)
+      if (loss.kind === 'ignored') return
+      const reason = new FlanneletteError('interrupted', loss.kind === 'failed' ? loss.line : 'its output was closed')
+      if (loss.kind === 'failed') report(reason, output)
+      end(loss.kind === 'failed' ? EXIT.failed : EXIT.interrupted, reason)
+    })
+  }
   for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
-    process.on(event, (error: unknown) => process.exit(report(error, output)))
+    process.on(event, (error: unknown) => end(report(error, output), error))
   }
   const code = await main(process.argv.slice(2), output)
   // A daemon may still have timers and a worker: it ends here and now. Others end when their work does.
+  if (ended !== null) process.exit(ended)
   if (code !== undefined) process.exit(code)
 }
 

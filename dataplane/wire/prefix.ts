@@ -72,6 +72,18 @@ export function samePrefix(a: Prefix, b: Prefix): boolean {
   return a.address === b.address && a.length === b.length
 }
 
+/** Addresses that are no single host's on a network: this network, loopback, multicast and reserved (RFC 6890, RFC 5771). */
+export const NON_UNICAST_PREFIXES: readonly Ipv4Prefix[] = [
+  { address: 0, length: 8 },
+  { address: 0x7f000000, length: 8 },
+  { address: 0xe0000000, length: 3 },
+]
+
+/** Whether another host can be reached at the address. A subnet's own broadcast address cannot be told from it alone. */
+export function isUnicast(address: number): boolean {
+  return !NON_UNICAST_PREFIXES.some((prefix) => containsAddress(prefix, address))
+}
+
 /** `10.244.1.0/24` or `fd00:10:244:1::/64`, as people and `ip route` write it. */
 export function formatPrefix({ address, length }: Prefix): string {
   return `${formatAddress(address)}/${length}`

@@ -21,6 +21,12 @@ export async function keepOverlayDevice(fd: number, keep: boolean): Promise<numb
   return setPersistent(fd, keep)
 }
 
+/** MTU of a network device in bytes, or -errno (-ENODEV: there is none of that name). */
+export async function readDeviceMtu(name: string): Promise<number> {
+  const { deviceMtu } = await import('../io/linux/tun.ts')
+  return deviceMtu(name)
+}
+
 /** Opens the UDP socket on `address`:`port` (unsigned 32-bit, 16-bit). */
 export async function openUnderlaySocket(address: number, port: number): Promise<OpenUdpSocket | UdpFailure> {
   const { openUdpSocket } = await import('../io/linux/udp-socket.ts')

@@ -66,7 +66,7 @@ async function tour(lab: Lab, terminal: Terminal, signal: AbortSignal): Promise<
   const parts: readonly (readonly [string, () => Promise<boolean>])[] = [
     ['Hosts and pods', async () => show(statusText(lab.report(), terminal))],
     ['Every pod pings every other pod', () => pingEveryPair(lab, terminal)],
-    ['Throughput, TCP, from host to host', () => measure(lab)],
+    ['Throughput, TCP, from host to host', () => measure(lab, signal)],
     ['Leases, and the forwarding table of host1', async () => showLeases(lab)],
     ['One ping from pod1.1 to pod3.1, step by step', () => followPing(lab, terminal)],
   ]
@@ -90,14 +90,14 @@ async function pingEveryPair(lab: Lab, terminal: Terminal): Promise<boolean> {
   return results.every((result) => result.received === result.sent)
 }
 
-async function measure(lab: Lab): Promise<boolean> {
+async function measure(lab: Lab, signal: AbortSignal): Promise<boolean> {
   let worked = true
   for (const [from, to] of [
     ['pod1.1', 'pod3.1'],
     ['pod1.1', 'pod2.1'],
     ['pod2.1', 'pod3.1'],
   ] as const) {
-    const result = await lab.iperf(from, to, { seconds: 2 })
+    const result = await lab.iperf(from, to, { seconds: 2, signal })
     show(iperfText(result))
     if (!(result.bitsPerSecond > 0)) worked = false
   }

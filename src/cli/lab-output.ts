@@ -25,7 +25,27 @@ export function statusText(report: LabReport, terminal: Terminal): string {
     report.pods.map((pod) => [pod.name, pod.host, pod.address]),
   )
   const faults = report.faults.length === 0 ? 'none' : report.faults.map(describeFault).join(', ')
-  return `${hosts}\n${pods}\nfaults: ${faults}\n`
+  return `${hosts}${dropsText(report.hosts)}\n${pods}\nfaults: ${faults}\n`
+}
+
+/** Why packets were dropped, most frequent first; nothing when none were. */
+function dropsText(hosts: readonly HostReport[]): string {
+  const drops = hosts.flatMap(({ name, status }) =>
+    dropCounters(status?.counters ?? {}).map(([counter, count]) => {
+      const [way = '', reason = ''] = counter.split('.dropped.')
+      return { name, way, reason, count }
+    }),
+  )
+  if (drops.length === 0) return ''
+  const rows = drops
+    .sort((a, b) => b.count - a.count)
+    .map(({ name, way, reason, count }) => [String(count), name, way, reason])
+  return `\n${table(['DROPPED', 'ON', 'WAY', 'REASON'], rows)}`
+}
+
+/** Counters of dropped packets that are not zero. Their bytes have counters of their own. */
+function dropCounters(counters: Readonly<Record<string, number>>): [string, number][] {
+  return Object.entries(counters).filter(([name, value]) => name.includes('.dropped.') && value > 0)
 }
 
 function daemonText(host: HostReport, terminal: Terminal): string {
@@ -36,9 +56,7 @@ function daemonText(host: HostReport, terminal: Terminal): string {
 
 /** Sum over all reasons, both directions. */
 export function droppedPackets(counters: Readonly<Record<string, number>>): number {
-  let sum = 0
-  for (const [name, value] of Object.entries(counters)) if (/\bdropped\b/.test(name)) sum += value
-  return sum
+  return dropCounters(counters).reduce((sum, [, value]) => sum + value, 0)
 }
 
 /** Every pair as a matrix: the sender's row, the receiver's column. */

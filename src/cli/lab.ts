@@ -1,6 +1,7 @@
 // `flannelette lab`: several hosts with pods on this machine. Words to calls of src/lab/lab.ts, results to text or JSON.
 import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
+import { setImmediate as immediate } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { inNamespace } from '../host/command.ts'
@@ -99,9 +100,14 @@ function upCommand(): Command {
     )
     .option('--daemon-arg <word>', 'one more word for the command line of each daemon (repeatable)', collect, [])
     .action(async (flags: UpFlags) => {
-      const lab = await Lab.up(labOptions(flags), { progress, signal: interruption() })
+      const signal = interruption()
+      const lab = await Lab.up(labOptions(flags), { progress, signal })
       show(flags, lab.report(), () => statusText(lab.report(), terminalOf(process.stdout)))
       if (flags.output === 'text') process.stderr.write(`\n${suggestions(lab.report())}`)
+      await immediate() // a failed write is known by now
+      // Nobody has been told of this lab.
+      if (signal.aborted) await lab.down()
+      signal.throwIfAborted()
     })
 }
 
@@ -128,7 +134,7 @@ function execCommand(): Command {
     .argument('<member>', 'host1, pod1.1, switch, …')
     .argument('<command...>', 'the program and its arguments, after --')
     .action(async (member: string, words: string[], flags: CommonFlags) => {
-      process.exitCode = await runInside(Lab.open(flags.name).namespace(member), words)
+      process.exitCode = await runInside(Lab.enter(flags.name).namespace(member), words)
     })
 }
 
@@ -159,13 +165,9 @@ function pingCommand(): Command {
     .option('-c, --count <n>', 'echo requests per pair', wholeNumber, 1)
     .option('-s, --size <bytes>', 'payload', wholeNumber)
     .action(async (from: string, to: string | undefined, flags: PingFlags) => {
-      const lab = Lab.open(flags.name)
+      checkPair(from, to)
+      const lab = Lab.enter(flags.name)
       const options = { count: flags.count, ...(flags.size === undefined ? {} : { sizeBytes: flags.size }) }
-      if (from !== 'all' && to === undefined) {
-        throw new FlanneletteError('usage', `nobody is named for ${from} to ping`, {
-          remedy: 'add a second member, or use: ping all',
-        })
-      }
       const results = to === undefined ? await lab.pingAll(options) : [await lab.ping(from, to, options)]
       const terminal = terminalOf(process.stdout)
       const [only] = results
@@ -174,6 +176,19 @@ function pingCommand(): Command {
       )
       if (results.some((result) => result.received < result.sent)) process.exitCode = EXIT.failed
     })
+}
+
+function checkPair(from: string, to: string | undefined): void {
+  if (from === 'all' && to !== undefined) {
+    throw new FlanneletteError('usage', `"all" is every pair of pods: ${to} is one word too many`, {
+      remedy: 'use: ping all, or name two members',
+    })
+  }
+  if (from !== 'all' && to === undefined) {
+    throw new FlanneletteError('usage', `nobody is named for ${from} to ping`, {
+      remedy: 'add a second member, or use: ping all',
+    })
+  }
 }
 
 interface IperfFlags extends CommonFlags {
@@ -196,19 +211,20 @@ function iperfCommand(): Command {
     .action(async (from: string, to: string, flags: IperfFlags) => {
       const options: IperfOptions = {
         udp: flags.udp === true,
+        signal: interruption(),
         seconds: flags.time,
         ...(flags.bitrate === undefined ? {} : { bitrate: flags.bitrate }),
         ...(flags.length === undefined ? {} : { lengthBytes: flags.length }),
         ...(flags.streams === undefined ? {} : { streams: flags.streams }),
       }
-      const result = await Lab.open(flags.name).iperf(from, to, options)
+      const result = await Lab.enter(flags.name).iperf(from, to, options)
       show(flags, result, () => iperfText(result))
     })
 }
 
 function faultCommand(): Command {
   const apply = async (fault: Fault, flags: CommonFlags) => {
-    await Lab.open(flags.name).fault(fault)
+    await Lab.enter(flags.name).fault(fault)
     show(flags, fault, () => `${describeFault(fault)}\n`)
   }
   const share = '<percent>'
@@ -247,7 +263,7 @@ function healCommand(): Command {
   return subcommand('heal', 'take faults away and start killed daemons again')
     .argument('[what]', 'loss, duplicate, cut, crash, or a host; everything when absent')
     .action(async (what: string | undefined, flags: CommonFlags) => {
-      const lab = Lab.open(flags.name)
+      const lab = Lab.enter(flags.name)
       await lab.heal(what)
       const { faults } = lab.report()
       show(flags, faults, () => `faults: ${faults.length === 0 ? 'none' : faults.map(describeFault).join(', ')}\n`)

@@ -4,6 +4,7 @@ import { collectSourceAllow, parsePublicIp, parseRenewMargin, type RunOptions } 
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { FlanneletteError } from '../errors.ts'
+import { surviveLostOutput } from './interruption.ts'
 
 const EXAMPLES = `Examples:
   flannelette run --store file:/run/flannelette/store
@@ -16,6 +17,7 @@ Exit codes:
   0  stopped by SIGTERM or SIGINT (device, routes and subnet.env stay unless --on-exit=remove)
   1  the node could not start, or its lease went to another host
   2  wrong usage or network config
+  5  not permitted: a capability or a device is missing
 `
 
 interface Flags {
@@ -62,7 +64,11 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
     .option('-v, --verbose', 'log more', false)
-    .action(async (flags: Flags) => exit(await run(toOptions(flags))))
+    .action(async (flags: Flags) => {
+      const options = toOptions(flags)
+      surviveLostOutput()
+      exit(await run(options))
+    })
 }
 
 /** The first choice is the default. */

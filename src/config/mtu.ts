@@ -2,6 +2,9 @@
 // subtracted from it.
 import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 
+/** Smallest MTU of an overlay, in bytes: every IPv4 host must take packets of this size, RFC 791 section 3.1. */
+export const SMALLEST_OVERLAY_BYTES = 576
+
 export interface MtuChoice {
   /** MTU of the overlay device, and `FLANNEL_MTU`. */
   readonly overlayBytes: number

@@ -1,6 +1,15 @@
 // The network config (`net-conf.json`, or the store's `config` key): flannel's JSON by flannel's rules. Decoding,
 // defaults, derived fields and the checks of flannel's etcd mode; what an own backend needs is in vxlan-backend.ts.
-import { containsAddress, formatIpv4, formatPrefix, type Ipv4Prefix, maskOf, sizeOf } from '../../dataplane/index.ts'
+import {
+  containsAddress,
+  formatIpv4,
+  formatPrefix,
+  type Ipv4Prefix,
+  maskOf,
+  NON_UNICAST_PREFIXES,
+  overlaps,
+  sizeOf,
+} from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type JsonNode, JsonProblem, parseJson } from './json-document.ts'
 import { JsonFields } from './json-fields.ts'
@@ -83,6 +92,13 @@ function requireIpv4(enableIpv4: boolean, enableIpv6: boolean): void {
 function deriveRange(network: Ipv4Prefix | null, givenLength: number, givenMin: number, givenMax: number): SubnetRange {
   if (network === null || (network.address === 0 && network.length === 0)) {
     throw invalid('Network is missing', 'add for example "Network": "10.244.0.0/16"')
+  }
+  const special = NON_UNICAST_PREFIXES.find((prefix) => overlaps(prefix, network))
+  if (special !== undefined) {
+    throw invalid(
+      `Network ${formatPrefix(network)} overlaps ${formatPrefix(special)}, which no pod can have an address of`,
+      'take a private network, for example 10.244.0.0/16',
+    )
   }
   const subnetLength = checkedLength(network, givenLength)
   const size = sizeOf(subnetLength)

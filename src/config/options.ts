@@ -1,5 +1,12 @@
 // What `flannelette run` was asked to do, after parsing: values checked, units in the names.
-import { type Prefix, parseIpv4, parseIpv6Prefix, parsePrefix, type SourceCheckMode } from '../../dataplane/index.ts'
+import {
+  isUnicast,
+  type Prefix,
+  parseIpv4,
+  parseIpv6Prefix,
+  parsePrefix,
+  type SourceCheckMode,
+} from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
 
@@ -28,8 +35,8 @@ export interface RunOptions {
 /** `--public-ip`. @throws FlanneletteError `usage` */
 export function parsePublicIp(text: string): number {
   const address = parseIpv4(text)
-  if (address === null || address === 0) {
-    throw new FlanneletteError('usage', `--public-ip ${text} is not an IPv4 address`, {
+  if (address === null || !isUnicast(address)) {
+    throw new FlanneletteError('usage', `--public-ip ${text} is not the IPv4 address of a host`, {
       remedy: 'give one, or leave it out',
     })
   }

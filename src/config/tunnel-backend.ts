@@ -1,11 +1,16 @@
 // What the tunnel backends read from the network config's `Backend` object, with flannel's names and defaults.
+import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import type { JsonFields } from './json-fields.ts'
+import { SMALLEST_OVERLAY_BYTES } from './mtu.ts'
 import { asConfigError, invalid, type NetworkConfig } from './network-config.ts'
 
 /** flannel's (and Linux's) VXLAN port; IANA's 4789 is not the default. */
 export const DEFAULT_VXLAN_PORT = 8472
 /** Port of flannel's plain UDP backend. */
 export const DEFAULT_UDP_PORT = 8285
+
+/** Smallest underlay MTU that leaves enough for the overlay. */
+const SMALLEST_MTU_BYTES = SMALLEST_OVERLAY_BYTES + OVERHEAD_BYTES.vxlan
 
 export interface TunnelBackend {
   readonly encapsulation: 'vxlan' | 'udp'
@@ -64,7 +69,9 @@ function vxlanBackend({ backend: fields }: NetworkConfig): TunnelBackend {
     const port = portOf(fields, DEFAULT_VXLAN_PORT)
     const mtu = fields.integer('MTU', 0)
     if (vni < 1 || vni > 0xffffff) throw fields.refusal('VNI', 'must be 1 to 16777215')
-    if (mtu < 0 || mtu > 65535) throw fields.refusal('MTU', "must be the underlay's MTU, at most 65535, or left out")
+    if (mtu !== 0 && (mtu < SMALLEST_MTU_BYTES || mtu > 65535)) {
+      throw fields.refusal('MTU', `must be the underlay's MTU, ${SMALLEST_MTU_BYTES} to 65535, or left out`)
+    }
     if (fields.boolean('GBP', false)) {
       throw fields.refusal('GBP', 'is not supported yet: packets with a policy mark would be lost; set it to false')
     }

@@ -5,6 +5,7 @@ import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
+import { withDeadline } from '../lease/store-deadline.ts'
 import { createLog, type Log } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
@@ -31,8 +32,9 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const signals = new SignalWait()
   const dataplane = createDataplane(options, log)
   const state = new StateDirectory(options.stateDirectory, log)
+  const store = openStore(options.store, log, clock)
   const agent = new NodeAgent({
-    store: openStore(options.store, log, clock),
+    store,
     dataplane,
     state,
     clock,
@@ -44,6 +46,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     subnetFile: options.subnetFile,
     renewMarginMs: options.renewMarginMinutes * 60_000,
   })
+  if (!state.exists) await requireStore(store, clock)
   await state.claim()
   const status = new StatusFile(options.stateDirectory, clock, () => statusOf(agent, dataplane, clock))
   const api = new ApiServer(options.stateDirectory, dataplane instanceof UserspaceDataplane ? dataplane : null)
@@ -53,6 +56,15 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     api.stop()
     status.stop()
     log.close()
+  }
+}
+
+/** A node that remembers nothing cannot start without its store: then not even the state directory is made. */
+async function requireStore(store: LeaseStore, clock: Clock): Promise<void> {
+  try {
+    await withDeadline(clock, store.readNetworkConfig(), store.name)
+  } catch (error) {
+    if (!(error instanceof FlanneletteError) || error.code !== 'config-missing') throw error
   }
 }
 

@@ -2,8 +2,8 @@
 import type { Ipv4Prefix, Offender } from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 
-/** Everything a dataplane must know of this node. Addresses are unsigned 32-bit numbers, MACs 48-bit numbers. */
-export interface LocalVtep {
+/** What is known of this node before it has a lease. Addresses are unsigned 32-bit numbers. */
+export interface VtepOutline {
   readonly encapsulation: 'vxlan' | 'udp'
   /** `flannel.<VNI>`, `flannel0` for plain UDP. */
   readonly deviceName: string
@@ -11,22 +11,33 @@ export interface LocalVtep {
   readonly vni: number
   /** UDP port we listen on and peers send to. */
   readonly port: number
-  /** 0 where the encapsulation has no MACs. */
-  readonly mac: number
   /** Underlay interface and its address; the socket binds to it. */
   readonly underlayInterface: string
   readonly underlayAddress: number
-  /** Own overlay address: the subnet's first address, as /32 on the device. */
-  readonly overlayAddress: number
   readonly network: Ipv4Prefix
-  readonly subnet: Ipv4Prefix
   /** MTU of the overlay device (underlay MTU − overhead). */
   readonly mtuBytes: number
 }
 
+/** Everything a dataplane must know of this node; MACs are 48-bit numbers. */
+export interface LocalVtep extends VtepOutline {
+  /** 0 where the encapsulation has no MACs. */
+  readonly mac: number
+  /** Own overlay address: the subnet's first address, as /32 on the device. */
+  readonly overlayAddress: number
+  readonly subnet: Ipv4Prefix
+}
+
 export interface Dataplane {
   readonly kind: 'userspace' | 'kernel'
-  /** Makes device, address, route and socket. @throws FlanneletteError port-busy, device-foreign, tun-unavailable, not-permitted */
+  /**
+   * Proves as far as possible that `start` will work, before a lease is taken: who cannot start must not disturb the
+   * node that runs here already. Changes nothing on the host that outlives the process; what it opened `start` uses and
+   * `stop` closes. @throws FlanneletteError port-busy, device-foreign, device-busy, network-overlap, tun-unavailable,
+   * not-permitted
+   */
+  prepare(outline: VtepOutline): Promise<void>
+  /** Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command` */
   start(local: LocalVtep): Promise<void>
   /**
    * Forwards by these peers from now on; own lease and unusable ones are already left out. `peers` is the whole set.
@@ -37,6 +48,8 @@ export interface Dataplane {
   counters(): Readonly<Record<string, number>>
   /** Who was refused by the source check lately, the latest first; none where another does the checking. */
   offenders(): readonly Offender[]
+  /** What keeps packets from moving although there are peers, in one phrase; `null` when nothing does. */
+  impairment(): string | null
   /** Peers that could not be programmed yet (0 when all are). */
   pendingPeers(): number
   /** Stops moving packets. `keep` leaves device, address and routes for the next start. */

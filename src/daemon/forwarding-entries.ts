@@ -1,6 +1,13 @@
 // From leases to what the dataplane forwards by. Pure: the same leases give the same peers in the same order.
 
-import { containsAddress, type ForwardingEntry, formatIpv4, overlaps, samePrefix } from '../../dataplane/index.ts'
+import {
+  containsAddress,
+  type ForwardingEntry,
+  formatIpv4,
+  isUnicast,
+  overlaps,
+  samePrefix,
+} from '../../dataplane/index.ts'
 import { inAddressOrder } from '../lease/diff.ts'
 import type { Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
@@ -11,6 +18,7 @@ export type LeftOutReason =
   | 'undecodable-data'
   | 'overlaps-own-subnet'
   | 'own-address'
+  | 'address-not-unicast'
   | 'address-inside-overlay'
   | 'superseded'
 
@@ -82,6 +90,12 @@ function whyNot(lease: Lease, own: Lease): Omit<LeftOutPeer, 'lease'> | null {
     return { reason: 'address-inside-overlay', detail: 'its public address lies inside a pod subnet' }
   }
   if (attributes.publicIp === 0) return { reason: 'undecodable-data', detail: 'it has no IPv4 address' }
+  if (!isUnicast(attributes.publicIp)) {
+    return {
+      reason: 'address-not-unicast',
+      detail: `its public address ${formatIpv4(attributes.publicIp)} is no host's`,
+    }
+  }
   if (attributes.backendType !== '' && vtepMacOf(attributes) === null) {
     return { reason: 'undecodable-data', detail: 'it has no usable VtepMAC' }
   }

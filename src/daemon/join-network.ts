@@ -1,6 +1,7 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
-import { containsAddress, formatIpv4, formatMac, formatPrefix, type Ipv4Prefix } from '../../dataplane/index.ts'
+import { formatIpv4, formatMac, formatPrefix, type Ipv4Prefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
+import { chooseMtu, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
 import { readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
 import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
@@ -8,8 +9,10 @@ import { FlanneletteError } from '../errors.ts'
 import { fitsRange } from '../lease/allocate.ts'
 import type { Lease, LeaseAttributes } from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
+import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
 import type { AgentOptions, Underlay } from './agent-options.ts'
+import type { VtepOutline } from './dataplane.ts'
 import type { KeptLease } from './state-directory.ts'
 
 export interface JoinedNetwork {
@@ -18,6 +21,9 @@ export interface JoinedNetwork {
   readonly backend: TunnelBackend
   readonly underlay: Underlay
   readonly lease: Lease
+  readonly outline: VtepOutline
+  /** The lease is new with this start, not one that was ours before. */
+  readonly fresh: boolean
   /** False when the lease comes from the state directory because the store is away. */
   readonly confirmed: boolean
   /** What the store said when it was away. */
@@ -40,18 +46,32 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   forgetStaleFile(subnetFile, config.network, null, options)
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
-  if (containsAddress(config.network, underlay.address)) {
-    const [address, network] = [formatIpv4(underlay.address), formatPrefix(config.network)]
-    log.warn('network-overlaps-underlay', `our own address ${address} lies inside the overlay network ${network}`)
-  }
+  const outline = outlineOf(config, backend, underlay, log)
+  await options.dataplane.prepare(outline)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
   forgetStaleFile(subnetFile, config.network, granted.lease.subnet, options)
-  if (granted.confirmed) {
-    state.writeLease({ lease: granted.lease, config: raw })
-    const mac = vtepMacOf(granted.lease.attributes)
-    if (mac !== null) state.writeMac(mac)
+  return { rawConfig: raw, config, backend, underlay, outline, ...granted }
+}
+
+/** @throws FlanneletteError `interface-unsuitable` when the underlay's MTU leaves no room */
+function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Underlay, log: Log): VtepOutline {
+  const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
+  if (mtu.overlayBytes < SMALLEST_OVERLAY_BYTES) {
+    const message = `the underlay leaves too little for packets: ${mtu.how}`
+    throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
   }
-  return { rawConfig: raw, config, backend, underlay, ...granted }
+  log.info('mtu-chosen', `MTU of the overlay: ${mtu.how}`)
+  if (mtu.warning !== null) log.warn('mtu-too-large', mtu.warning)
+  return {
+    encapsulation: backend.encapsulation,
+    deviceName: backend.deviceName,
+    vni: backend.vni,
+    port: backend.port,
+    underlayInterface: underlay.name,
+    underlayAddress: underlay.address,
+    network: config.network,
+    mtuBytes: mtu.overlayBytes,
+  }
 }
 
 interface LeaseSearch {
@@ -65,16 +85,19 @@ interface LeaseSearch {
   readonly signal: AbortSignal
 }
 
-async function obtainLease(search: LeaseSearch): Promise<{ lease: Lease; confirmed: boolean; why: string }> {
+/** What came of the search; see JoinedNetwork. */
+type Granted = Pick<JoinedNetwork, 'lease' | 'fresh' | 'confirmed' | 'why'>
+
+async function obtainLease(search: LeaseSearch): Promise<Granted> {
   const { options, outage } = search
   const { log } = options
   let away = outage
   if (away === null) {
     try {
-      const lease = await acquire(search)
+      const { lease, fresh } = await acquire(search)
       const fields = { mac: formatMac(vtepMacOf(lease.attributes) ?? 0), revision: lease.revision }
       log.info('lease-acquired', `lease ${formatPrefix(lease.subnet)} is ours`, fields)
-      return { lease, confirmed: true, why: '' }
+      return { lease, fresh, confirmed: true, why: '' }
     } catch (error) {
       if (!isOutage(error)) throw error
       away = error
@@ -88,23 +111,28 @@ async function obtainLease(search: LeaseSearch): Promise<{ lease: Lease; confirm
     'degraded-start',
     `the store is away (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`,
   )
-  return { lease: kept, confirmed: false, why: away.message }
+  return { lease: kept, fresh: false, confirmed: false, why: away.message }
 }
 
 /** Tries again when the network is full, and when a race was lost; all else is the caller's. */
-async function acquire(search: LeaseSearch): Promise<Lease> {
+async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fresh'>> {
   const { options, config, publicIp, signal } = search
   const { store, clock, log } = options
   const previousSubnet = search.kept?.lease.subnet ?? readSubnetFile(options.subnetFile)?.subnet ?? null
+  let fresh = true
   const request = {
     network: config,
     publicIp,
     previousSubnet,
-    attributes: (existing: Lease | null) => attributesFor(search, existing),
+    attributes: (existing: Lease | null) => {
+      fresh = existing === null
+      return attributesFor(search, existing)
+    },
   }
   for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
     try {
-      return await withDeadline(clock, store.acquire(request), store.name)
+      const lease = await withDeadline(clock, store.acquire(request), store.name)
+      return { lease, fresh }
     } catch (error) {
       const again = error instanceof FlanneletteError && error.retryable && error.code !== 'store-unreadable'
       if (!again || signal.aborted) throw error

@@ -4,26 +4,26 @@
 //   1. remember      MAC, own lease, last leases from the state directory; a subnet.env that contradicts them goes
 //   2. config        from the store; a missing one is waited for, an unreadable store is survived with a kept lease
 //   3. underlay      interface, address, MTU
-//   4. lease         acquired from the store, or kept: then the node is `degraded` until the store confirms it
-//   5. dataplane     device, address, route, socket
-//   6. peers         from the first snapshot, or from the kept leases
-//   7. subnet.env    now pods may come; `ready`
+//   4. rehearsal     the dataplane opens device and socket: who cannot start must not write to the store, where a node
+//                    that runs here already would take the write for another host's
+//   5. lease         acquired from the store, or kept: then the node is `degraded` until the store confirms it
+//   6. dataplane     address and route; the device stays from here on
+//   7. peers         from the first snapshot, or from the kept leases
+//   8. subnet.env    now pods may come; `ready`
+// A start that fails after 5 gives back a lease that was new.
 // From then on each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
-import { chooseMtu } from '../config/mtu.ts'
 import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
-import { FlanneletteError } from '../errors.ts'
+import type { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
+import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentOptions, AgentState } from './agent-options.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { PeerUpdates } from './peer-updates.ts'
-
-/** Every IPv4 host must take packets of this size, RFC 791 section 3.1. */
-const SMALLEST_MTU_BYTES = 576
 
 export class NodeAgent {
   readonly #options: AgentOptions
@@ -35,6 +35,8 @@ export class NodeAgent {
   #storeWhy = ''
   #storeReachable = true
   #dataplaneStarted = false
+  /** Granted in this start: to be given back if it fails. */
+  #freshLease: Lease | null = null
   #firstLeases!: () => void
   #announceLoss!: (error: FlanneletteError) => void
   readonly #firstSnapshot = new Promise<void>((resolve) => {
@@ -55,16 +57,19 @@ export class NodeAgent {
   async start(): Promise<void> {
     try {
       const joined = await joinNetwork(this.#options, this.#stopping.signal)
-      if (this.#stopping.signal.aborted) return
-      const local = this.#localVtep(joined)
+      if (joined.fresh) this.#freshLease = joined.lease
+      if (this.#stopping.signal.aborted) return await this.#options.dataplane.stop('keep')
+      const local = localVtep(joined)
       await this.#options.dataplane.start(local)
       this.#local = local
       this.#dataplaneStarted = true
       await this.#forward(joined)
       if (this.#stopping.signal.aborted) return
       this.#writeSubnetFile(joined, local)
+      this.#remember(joined)
       this.#becomeReady(joined, local)
     } catch (error) {
+      if (this.#stopping.signal.aborted) this.#freshLease = null // a stop is no failure: the lease waits for the next start
       await this.#undoStart()
       throw error
     }
@@ -81,7 +86,8 @@ export class NodeAgent {
   get state(): AgentState {
     if (this.#state !== 'ready') return this.#state
     const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }
-    const healthy = this.#storeReachable && this.#manager?.state === 'held' && pending === 0 && conflicts.length === 0
+    const moving = this.#options.dataplane.impairment() === null && pending === 0
+    const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && conflicts.length === 0
     return healthy ? 'ready' : 'degraded'
   }
 
@@ -99,31 +105,6 @@ export class NodeAgent {
 
   get store(): { readonly name: string; readonly reachable: boolean; readonly why: string } {
     return { name: this.#options.store.name, reachable: this.#storeReachable, why: this.#storeWhy }
-  }
-
-  #localVtep(joined: JoinedNetwork): LocalVtep {
-    const { lease, config, backend, underlay } = joined
-    const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
-    const { log } = this.#options
-    if (mtu.overlayBytes < SMALLEST_MTU_BYTES) {
-      const message = `the underlay leaves too little for packets: ${mtu.how}`
-      throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
-    }
-    log.info('mtu-chosen', `MTU of the overlay: ${mtu.how}`)
-    if (mtu.warning !== null) log.warn('mtu-too-large', mtu.warning)
-    return {
-      encapsulation: backend.encapsulation,
-      deviceName: backend.deviceName,
-      vni: backend.vni,
-      port: backend.port,
-      mac: vtepMacOf(lease.attributes) ?? 0,
-      underlayInterface: underlay.name,
-      underlayAddress: underlay.address,
-      overlayAddress: lease.subnet.address,
-      network: config.network,
-      subnet: lease.subnet,
-      mtuBytes: mtu.overlayBytes,
-    }
   }
 
   async #forward(joined: JoinedNetwork): Promise<void> {
@@ -181,6 +162,14 @@ export class NodeAgent {
     writeSubnetFile(subnetFile, content)
   }
 
+  /** Only now: what a failed start was granted is no memory of this node. */
+  #remember({ confirmed, rawConfig }: JoinedNetwork): void {
+    const lease = this.#manager?.lease
+    if (!confirmed || lease === undefined) return
+    this.#options.state.writeLease({ lease, config: rawConfig })
+    this.#options.state.writeMac(vtepMacOf(lease.attributes) ?? 0)
+  }
+
   #becomeReady(joined: JoinedNetwork, local: LocalVtep): void {
     const { log, store } = this.#options
     this.#state = 'ready'
@@ -207,7 +196,26 @@ export class NodeAgent {
 
   async #undoStart(): Promise<void> {
     this.#end('stopping')
-    if (this.#dataplaneStarted) await this.#options.dataplane.stop('remove').catch(() => {})
-    await this.#options.store.close()
+    const { dataplane, store } = this.#options
+    await dataplane.stop(this.#dataplaneStarted ? 'remove' : 'keep').catch(() => {})
+    await this.#giveBack()
+    await store.close()
   }
+
+  async #giveBack(): Promise<void> {
+    if (this.#freshLease === null) return
+    const { store, clock, log } = this.#options
+    const lease = this.#manager?.lease ?? this.#freshLease
+    try {
+      await withDeadline(clock, store.release(lease), store.name)
+      log.info('lease-released', `lease ${formatPrefix(lease.subnet)} was given back`)
+    } catch (error) {
+      log.debug('lease-kept', `lease ${formatPrefix(lease.subnet)} could not be given back: ${String(error)}`)
+    }
+  }
+}
+
+function localVtep({ outline, lease }: JoinedNetwork): LocalVtep {
+  const mac = vtepMacOf(lease.attributes) ?? 0
+  return { ...outline, mac, overlayAddress: lease.subnet.address, subnet: lease.subnet }
 }

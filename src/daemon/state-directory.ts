@@ -1,12 +1,13 @@
 // What a node remembers between two lives of its daemon: its VTEP's MAC, its own lease with the network config it was
 // granted under, and the last set of leases. With these a daemon forwards again while its store is away. Files are
 // replaced whole; one that cannot be read is warned about and counts as absent.
-import { mkdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { formatMac, parseMac } from '../../dataplane/index.ts'
 import { sweepTemporaryFiles, writeFileAtomically } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { isDirectory, makeDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
 import { formatSubnetKey, parseSubnetKey } from '../store/flannel-json.ts'
 import { formatLeaseFile, parseLeaseFile } from '../store/lease-files.ts'
@@ -36,10 +37,15 @@ export class StateDirectory {
     this.#log = log
   }
 
+  /** Whether there is such a directory: otherwise nothing is remembered. */
+  get exists(): boolean {
+    return isDirectory(this.path)
+  }
+
   /** Makes the directory. @throws FlanneletteError `usage` when that is impossible */
   prepare(): void {
     try {
-      mkdirSync(this.path, { recursive: true, mode: 0o755 })
+      makeDirectory(this.path)
     } catch (error) {
       const message = `state directory ${this.path} cannot be made: ${(error as Error).message}`
       throw new FlanneletteError('usage', message, { remedy: 'choose another with --state-dir', cause: error })

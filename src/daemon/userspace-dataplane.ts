@@ -1,7 +1,7 @@
 // The userspace dataplane as the daemon sees it: a TUN, a UDP socket and a worker between them. Everything that can be
 // refused is tried before anything is left behind.
 import { readFileSync } from 'node:fs'
-import { release } from 'node:os'
+import { networkInterfaces, release } from 'node:os'
 import {
   closeDescriptor,
   DataplaneWorker,
@@ -16,16 +16,18 @@ import {
   openUnderlaySocket,
   type Prefix,
   type RecordedStep,
+  readDeviceMtu,
   type SourceCheckMode,
   type TunFailure,
   type WorkerReport,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
+import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { configureOverlayLink, inspectOverlayDevice, removeOverlayLink } from '../host/overlay-link.ts'
 import { hasRoute } from '../host/proc-route.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
-import type { Dataplane, LocalVtep } from './dataplane.ts'
+import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 import { RecentOffenders } from './recent-offenders.ts'
 
@@ -52,6 +54,8 @@ export class UserspaceDataplane implements Dataplane {
   #peerCount = 0
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
+  /** The underlay address is not on its interface: nothing can be sent from it. */
+  #adrift = false
   #tendTimer: NodeJS.Timeout | null = null
   #tending: Promise<void> | null = null
 
@@ -60,15 +64,22 @@ export class UserspaceDataplane implements Dataplane {
     this.#offenders = new RecentOffenders(options.log)
   }
 
-  async start(local: LocalVtep): Promise<void> {
-    this.#local = local
-    this.#socket = await openSocket(local)
+  /** Socket and device are held from here on: a device made here goes with the process until `start` has dressed it. */
+  async prepare(outline: VtepOutline): Promise<void> {
+    await refuseNetworkOverlap(outline)
     try {
-      this.#tun = await this.#openDevice(local)
+      this.#socket = await openSocket(outline)
+      this.#tun = await openDevice(outline.deviceName)
     } catch (error) {
-      await closeDescriptor(this.#socket.fd)
+      await this.stop('keep')
       throw error
     }
+  }
+
+  async start(local: LocalVtep): Promise<void> {
+    if (this.#tun === null || this.#socket === null) throw new Error('the dataplane is not prepared')
+    this.#local = local
+    await dress(local)
     this.#worker = await DataplaneWorker.start({
       tunFd: this.#tun.fd,
       socketFd: this.#socket.fd,
@@ -90,31 +101,12 @@ export class UserspaceDataplane implements Dataplane {
       onReport: (report) => this.#hear(report),
       onDeath: (error) => this.#options.log.error('worker-died', `the dataplane worker died: ${error.message}`),
     })
+    // Only what works outlives us.
+    await keepOverlayDevice(this.#tun.fd, true)
     const { maxSegments, receivesMerged, receiveBufferBytes } = this.#socket
     const fields = { offloads: this.#tun.offloads, maxSegments, receivesMerged, receiveBufferBytes }
     this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
     this.#tendLater()
-  }
-
-  /** Makes or finds the device, gives it address and route, and only then lets it outlive us. */
-  async #openDevice(local: LocalVtep): Promise<OpenTun> {
-    const { deviceName } = local
-    const present = await inspectOverlayDevice(deviceName)
-    if (present.kind === 'foreign') {
-      throw new FlanneletteError('device-foreign', `${deviceName} is already there: ${present.what}`, {
-        remedy: `remove it with "${present.removeCommand}" if nothing needs it`,
-      })
-    }
-    const opened = await openOverlayDevice(deviceName)
-    if ('step' in opened) throw tunError(deviceName, opened)
-    try {
-      await dress(local)
-    } catch (error) {
-      await closeDescriptor(opened.fd)
-      throw error
-    }
-    await keepOverlayDevice(opened.fd, true)
-    return opened
   }
 
   replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
@@ -138,9 +130,14 @@ export class UserspaceDataplane implements Dataplane {
     return this.#offenders.list
   }
 
+  impairment(): string | null {
+    if (this.#broken !== null) return 'the overlay device is gone or lacks its route'
+    return this.#adrift ? 'the underlay address is gone' : null
+  }
+
   /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
-    return this.#broken === null ? 0 : this.#peerCount
+    return this.impairment() === null ? 0 : this.#peerCount
   }
 
   /** Records at most `steps` steps of the engine; see DataplaneWorker.trace. */
@@ -186,8 +183,9 @@ export class UserspaceDataplane implements Dataplane {
     const { log } = this.#options
     const local = this.#local
     if (this.#worker === null || local === null) return
+    this.#lookForAddress(local)
     try {
-      if (this.#broken !== 'gone') this.#broken = leadsInto(local) ? null : 'bare'
+      if (this.#broken !== 'gone') this.#broken = (await isDressed(local)) ? null : 'bare'
       if (this.#broken === null) return
       if (this.#broken === 'gone') await this.#reopen(local)
       else await this.#redress(local)
@@ -197,9 +195,31 @@ export class UserspaceDataplane implements Dataplane {
     }
   }
 
+  /** Told when it changes, not once a second. */
+  #lookForAddress({ underlayInterface, underlayAddress }: LocalVtep): void {
+    const { log } = this.#options
+    const adrift = !carriesAddress(underlayInterface, underlayAddress)
+    if (adrift === this.#adrift) return
+    this.#adrift = adrift
+    const address = formatIpv4(underlayAddress)
+    if (adrift) {
+      log.warn('underlay-lost', `${underlayInterface} is down or has lost its address ${address}: no peer is reached`)
+    } else {
+      log.info('underlay-back', `${underlayInterface} has its address ${address} again`)
+    }
+  }
+
   async #reopen(local: LocalVtep): Promise<void> {
     const lost = this.#tun
-    this.#tun = await this.#openDevice(local)
+    const opened = await openDevice(local.deviceName)
+    try {
+      await dress(local)
+    } catch (error) {
+      await closeDescriptor(opened.fd)
+      throw error
+    }
+    await keepOverlayDevice(opened.fd, true)
+    this.#tun = opened
     this.#broken = null // from here on the worker may find the new one gone as well
     this.#worker?.replaceDevice(this.#tun.fd)
     if (lost !== null) await closeDescriptor(lost.fd)
@@ -222,7 +242,34 @@ function leadsInto({ network, deviceName }: LocalVtep): boolean {
   return hasRoute(readFileSync('/proc/thread-self/net/route', 'latin1'), network, deviceName)
 }
 
-async function openSocket(local: LocalVtep): Promise<OpenUdpSocket> {
+/** Whether the device is as a start leaves it, as far as a look that costs next to nothing can tell. */
+async function isDressed(local: LocalVtep): Promise<boolean> {
+  return leadsInto(local) && (await readDeviceMtu(local.deviceName)) === local.mtuBytes
+}
+
+/** Only interfaces that are up are listed, and an address with a label under the label (`eth0:1`). */
+function carriesAddress(interfaceName: string, address: number): boolean {
+  const text = formatIpv4(address)
+  return Object.entries(networkInterfaces()).some(([name, addresses = []]) => {
+    const same = name === interfaceName || name.startsWith(`${interfaceName}:`)
+    return same && addresses.some((info) => info.address === text)
+  })
+}
+
+/** Makes or finds the device. */
+async function openDevice(deviceName: string): Promise<OpenTun> {
+  const present = await inspectOverlayDevice(deviceName)
+  if (present.kind === 'foreign') {
+    throw new FlanneletteError('device-foreign', `${deviceName} is already there: ${present.what}`, {
+      remedy: `remove it with "${present.removeCommand}" if nothing needs it`,
+    })
+  }
+  const opened = await openOverlayDevice(deviceName)
+  if ('step' in opened) throw tunError(deviceName, opened)
+  return opened
+}
+
+async function openSocket(local: VtepOutline): Promise<OpenUdpSocket> {
   const { underlayAddress, port } = local
   const opened = await openUnderlaySocket(underlayAddress, port)
   if (!('step' in opened)) return opened
@@ -243,6 +290,11 @@ async function openSocket(local: LocalVtep): Promise<OpenUdpSocket> {
 }
 
 function tunError(name: string, failure: TunFailure): FlanneletteError {
+  if (failure.step === 'open' && (failure.errno === errno.EACCES || failure.errno === errno.EPERM)) {
+    return new FlanneletteError('not-permitted', `/dev/net/tun may not be opened (errno ${failure.errno})`, {
+      remedy: 'run as root, and give a container the device: --device /dev/net/tun --cap-add NET_ADMIN',
+    })
+  }
   if (failure.step === 'open') {
     return new FlanneletteError('tun-unavailable', `/dev/net/tun cannot be opened (errno ${failure.errno})`, {
       remedy: 'load the module with "modprobe tun", or make the node with "mknod /dev/net/tun c 10 200"',

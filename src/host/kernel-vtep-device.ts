@@ -1,17 +1,18 @@
 // The kernel's own VXLAN device: makes it, keeps a compatible one, refuses somebody else's. Pure planning first, then
 // the one function that acts.
+import { createSocket } from 'node:dgram'
 import { formatIpv4, formatMac } from '../../dataplane/index.ts'
-import type { LocalVtep } from '../daemon/dataplane.ts'
+import type { LocalVtep, VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
-import { batch, type LinkInfo, readLink } from './ip.ts'
+import { batch, type LinkInfo, readLink, showJson } from './ip.ts'
 import { inspectOverlayDevice, ipv4AddressesIn, quietRouterAdvertisements } from './overlay-link.ts'
 import { DEVICE_ALIAS } from './route-protocol.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /** Why an existing VXLAN device cannot be used as it is; empty when it can. flannel compares the same properties. */
-export function deviceDifferences(link: LinkInfo, local: LocalVtep, udpChecksum: boolean): string[] {
+export function deviceDifferences(link: LinkInfo, local: VtepOutline, udpChecksum: boolean): string[] {
   const data = link.linkinfo?.info_data ?? {}
   const differences: string[] = []
   const compare = (what: string, has: unknown, wanted: unknown) => {
@@ -54,6 +55,43 @@ export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum:
 }
 
 /**
+ * Says what would keep `ensureKernelDevice` from working, changing nothing. The port is tried only where the kernel has
+ * no VXLAN device: those of one port share it.
+ * @throws FlanneletteError `device-foreign`, `port-busy`, `host-command`
+ */
+export async function probeKernelDevice(local: VtepOutline, udpChecksum: boolean, where: InNamespace): Promise<void> {
+  const link = await readLink(local.deviceName, where)
+  if (link !== null) {
+    const differences = deviceDifferences(link, local, udpChecksum)
+    if (differences.length > 0) await refuseUnlessOurs(local.deviceName, link, differences, where)
+  }
+  const sharing = await showJson<LinkInfo>('ip', ['link', 'show', 'type', 'vxlan'], where)
+  if (where.namespace === undefined && sharing.length === 0) await tryPort(local)
+}
+
+/** @throws FlanneletteError `port-busy` */
+async function tryPort(local: VtepOutline): Promise<void> {
+  const socket = createSocket('udp4')
+  try {
+    await new Promise<void>((resolve, reject) => {
+      socket.once('error', reject)
+      socket.bind({ port: local.port, exclusive: true }, resolve)
+    })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') throw portBusy(local, error)
+  } finally {
+    socket.close()
+  }
+}
+
+function portBusy(local: VtepOutline, cause: unknown): FlanneletteError {
+  return new FlanneletteError('port-busy', `UDP port ${local.port} is in use by another program`, {
+    remedy: `find it with: ss -lunp 'sport = :${local.port}'`,
+    cause,
+  })
+}
+
+/**
  * Makes or adopts `flannel.<VNI>`. A device of ours that does not fit is made anew; a fitting one that flannel left is
  * adopted; anything else is refused. Nothing half-made stays behind.
  * @throws FlanneletteError `device-foreign`, `port-busy`, `not-permitted`, `host-command`
@@ -92,14 +130,9 @@ async function refuseUnlessOurs(name: string, link: LinkInfo, differences: strin
 }
 
 /** The kernel's short answers in words that say what to do. */
-export function explainDeviceFailure(error: unknown, local: LocalVtep): unknown {
+export function explainDeviceFailure(error: unknown, local: VtepOutline): unknown {
   if (!(error instanceof FlanneletteError)) return error
-  if (/Address already in use/.test(error.message)) {
-    return new FlanneletteError('port-busy', `UDP port ${local.port} is in use by another program`, {
-      remedy: `find it with: ss -lunp 'sport = :${local.port}'`,
-      cause: error,
-    })
-  }
+  if (/Address already in use/.test(error.message)) return portBusy(local, error)
   if (/VXLAN device with the specified VNI already exists|File exists/.test(error.message)) {
     return new FlanneletteError('device-foreign', `another VXLAN device already serves VNI ${local.vni}`, {
       remedy: 'find it with: ip -d link show type vxlan',

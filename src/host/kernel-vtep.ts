@@ -4,14 +4,15 @@
 // and is tried again with back-off; the others are programmed meanwhile.
 import type { Clock, Timer } from '../clock.ts'
 import { systemClock } from '../clock.ts'
-import type { Dataplane, LocalVtep } from '../daemon/dataplane.ts'
+import type { Dataplane, LocalVtep, VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { batchEach, type IpTool } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
-import { ensureKernelDevice } from './kernel-vtep-device.ts'
+import { ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
 import { desiredRows, type PeerCommand, type PeerRow, planProgram, planRemoval } from './kernel-vtep-plan.ts'
+import { refuseNetworkOverlap } from './network-overlap.ts'
 
 export interface KernelVtepOptions {
   readonly log: Log
@@ -50,6 +51,13 @@ export class KernelVtep implements Dataplane {
     this.#tables = options.tables ?? null
   }
 
+  async prepare(outline: VtepOutline): Promise<void> {
+    const { namespace, udpChecksum = true } = this.#options
+    if (this.#tables !== null) return
+    await refuseNetworkOverlap(outline, { namespace })
+    await probeKernelDevice(outline, udpChecksum, { namespace })
+  }
+
   /** @throws FlanneletteError `device-foreign`, `port-busy`, `not-permitted`, `host-command` */
   async start(local: LocalVtep): Promise<void> {
     if (local.encapsulation !== 'vxlan') {
@@ -82,6 +90,11 @@ export class KernelVtep implements Dataplane {
   /** The kernel checks no source. */
   offenders(): readonly [] {
     return []
+  }
+
+  /** The kernel moves them, or a peer is pending. */
+  impairment(): string | null {
+    return null
   }
 
   pendingPeers(): number {

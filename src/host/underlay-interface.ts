@@ -4,6 +4,7 @@ import { formatIpv4, parseIpv4 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { type AddressInfo, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
+import { DEVICE_ALIAS } from './route-protocol.ts'
 
 export interface UnderlayOptions {
   /** Interface name, or an IPv4 address that one of the interfaces carries. */
@@ -73,8 +74,14 @@ function byAddress(links: readonly LinkInfo[], address: number, how: string): Un
 }
 
 function describeChoice(link: LinkInfo, address: number, how: string, links: readonly LinkInfo[]): UnderlayInterface {
+  if (isOverlayDevice(link)) throw unsuitable(`${link.ifname} is our own overlay device (${how})`, links)
   if (!(link.mtu > 0)) throw unsuitable(`interface ${link.ifname} has no MTU (${how})`, links)
   return { name: link.ifname, index: link.ifindex, address, mtuBytes: link.mtu, how }
+}
+
+/** What we made to carry pods cannot carry what comes out of itself. */
+function isOverlayDevice(link: LinkInfo): boolean {
+  return link.ifalias === DEVICE_ALIAS
 }
 
 /**
@@ -103,7 +110,7 @@ function lowestMetric(routes: readonly RouteInfo[]): RouteInfo | undefined {
 
 function unsuitable(message: string, links: readonly LinkInfo[]): FlanneletteError {
   const candidates = links.flatMap((link) => {
-    const address = bestAddress(link)
+    const address = isOverlayDevice(link) ? null : bestAddress(link)
     return address === null ? [] : [`${link.ifname} (${formatIpv4(address)})`]
   })
   const remedy =

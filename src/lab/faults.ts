@@ -15,6 +15,9 @@ export type Fault =
   /** The host's daemon was killed. */
   | { readonly kind: 'crash'; readonly host: string }
 
+const KINDS: readonly string[] = ['loss', 'duplicate', 'cut', 'crash'] satisfies Fault['kind'][]
+
+/** nft draws a whole number below a bound: shares are multiples of 0.001 %. */
 const PARTS_PER_PERCENT = 1000
 
 export interface FaultPlace {
@@ -83,6 +86,11 @@ function chance(percent: number): string {
 /** `0.5` or `0.5%` of a command line. @throws FlanneletteError `usage` */
 export function parsePercent(text: string): number {
   const percent = Number(/^(\d+(?:\.\d+)?)%?$/.exec(text)?.[1])
+  if (percent > 0 && percent * PARTS_PER_PERCENT < 1) {
+    throw new FlanneletteError('usage', `${text} is a smaller share than nft can draw`, {
+      remedy: `use ${1 / PARTS_PER_PERCENT} % or more`,
+    })
+  }
   if (percent > 0 && percent <= 100) return percent
   throw new FlanneletteError('usage', `"${text}" is no share of packets`, {
     remedy: 'use a percentage such as 1 or 0.5',
@@ -96,6 +104,24 @@ export function addFault(faults: readonly Fault[], fault: Fault): Fault[] {
     single ? known.kind !== fault.kind : JSON.stringify(known) !== JSON.stringify(fault),
   )
   return [...others, fault]
+}
+
+/** @throws FlanneletteError `usage` for a path from a host to itself */
+export function checkFault(fault: Fault): void {
+  if (fault.kind !== 'cut' || new Set(fault.hosts).size === fault.hosts.length) return
+  const host = fault.hosts.join(' and ')
+  throw new FlanneletteError('usage', `there is no path between ${host} to cut`, {
+    remedy: 'name two different hosts, or one alone to cut it off',
+  })
+}
+
+/** @throws FlanneletteError `usage` unless `what` is a kind of fault or one of the hosts */
+export function checkHealing(what: string, hosts: readonly { readonly name: string }[]): void {
+  const known = [...KINDS, ...hosts.map((host) => host.name)]
+  if (known.includes(what)) return
+  throw new FlanneletteError('usage', `"${what}" is nothing to heal`, {
+    remedy: `name one of ${known.join(', ')}, or nothing to heal everything`,
+  })
 }
 
 /** What is left after healing `what`: a kind, a host's name, or everything when absent. */

@@ -3,19 +3,22 @@ import { spawn } from 'node:child_process'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, commandFailure, inNamespace, run } from '../host/command.ts'
 import type { Endpoint } from './ping.ts'
+import { checkCount } from './plan.ts'
 
 export interface IperfOptions {
   readonly udp?: boolean
   /** As iperf3 writes it: `100M`; UDP only, there 1 Mbit/s when absent. */
   readonly bitrate?: string
-  /** Bytes of a datagram, or of a write with TCP. */
+  /** Bytes of a datagram (16 to 65,507), or of a write with TCP (1 to 1,048,576). */
   readonly lengthBytes?: number
-  /** Default 3. */
+  /** 1 to 86,400; default 3. */
   readonly seconds?: number
-  /** Parallel streams; default 1. */
+  /** Parallel streams, 1 to 128; default 1. */
   readonly streams?: number
-  /** Port of the server; measurements that run at the same time towards one member need different ones. */
+  /** Port of the server; absent: the first free one from 5201 on. */
   readonly port?: number
+  /** Ends both sides when it fires. */
+  readonly signal?: AbortSignal
 }
 
 export interface IperfResult {
@@ -38,30 +41,54 @@ export interface IperfResult {
   readonly overflowedPackets: number | null
 }
 
-const DEFAULT_PORT = 5201
+const FIRST_PORT = 5201
+/** Measurements towards one member that may run at the same time. */
+const PORTS = 20
 const SERVER_START_MS = 5_000
+const BITRATE = /^\d+(\.\d+)?[kmgt]?$/i
 
-/** @throws FlanneletteError `host-command` when either side fails */
+/** @throws FlanneletteError `usage` for an option out of range, `host-command` when a side fails, the signal's reason */
 export async function iperf(from: Endpoint, to: Endpoint, options: IperfOptions = {}): Promise<IperfResult> {
-  const port = options.port ?? DEFAULT_PORT
-  const server = await startServer(to, port)
+  checkOptions(options)
+  const { port, end } = await startServerOnFreePort(to, options)
   try {
     const overflowsBefore = await socketOverflows(to)
-    const argv = clientCommand(to.address, port, options)
-    const timeoutMs = ((options.seconds ?? 3) + 30) * 1000
-    const result = await attempt(argv, { namespace: from.namespace, timeoutMs })
-    const report = parseReport(result.stdout)
-    if (report === null || report.error !== undefined) {
-      const said = report?.error === undefined ? result.stderr : report.error
-      throw commandFailure(argv, { ...result, stderr: said }, from.namespace)
-    }
-    const summary = summarize(report, options.udp === true)
+    const summary = summarize(await runClient(from, to, port, options), options.udp === true)
     const overflows = (await socketOverflows(to)) - overflowsBefore
     const overflowedPackets = summary.lostPackets === null ? null : Math.min(overflows, summary.lostPackets)
     return { from: from.name, to: to.name, ...summary, overflowedPackets }
+  } catch (error) {
+    // What a program says of being ended is not the reason.
+    options.signal?.throwIfAborted()
+    throw error
   } finally {
-    server.end()
+    end()
   }
+}
+
+/** The bounds are iperf3's own. */
+function checkOptions({ seconds, streams, lengthBytes, bitrate, udp }: IperfOptions): void {
+  if (seconds !== undefined) checkCount('--time', seconds, 1, 86_400)
+  if (streams !== undefined) checkCount('--streams', streams, 1, 128)
+  if (lengthBytes !== undefined) {
+    if (udp === true) checkCount('--length', lengthBytes, 16, 65_507)
+    else checkCount('--length', lengthBytes, 1, 1_048_576)
+  }
+  if (bitrate !== undefined && !BITRATE.test(bitrate)) {
+    throw new FlanneletteError('usage', `--bitrate ${bitrate} is no rate`, {
+      remedy: 'use bits per second such as 500000, 100M or 2.5G',
+    })
+  }
+}
+
+async function runClient(from: Endpoint, to: Endpoint, port: number, options: IperfOptions): Promise<IperfReport> {
+  const { signal } = options
+  const argv = clientCommand(to.address, port, options)
+  const timeoutMs = ((options.seconds ?? 3) + 30) * 1000
+  const result = await attempt(argv, { namespace: from.namespace, timeoutMs, signal })
+  const report = parseReport(result.stdout)
+  if (report !== null && report.error === undefined) return report
+  throw commandFailure(argv, { ...result, stderr: report?.error ?? result.stderr }, from.namespace)
 }
 
 function clientCommand(address: string, port: number, options: IperfOptions): string[] {
@@ -75,31 +102,62 @@ function clientCommand(address: string, port: number, options: IperfOptions): st
   ]
 }
 
-/** Starts a server for one client and waits until it listens. */
-function startServer(at: Endpoint, port: number): Promise<{ end(): void }> {
+interface Server {
+  readonly port: number
+  end(): void
+}
+
+/** Another measurement towards the same member has its port, until it is through. */
+async function startServerOnFreePort(at: Endpoint, { port, signal }: IperfOptions): Promise<Server> {
+  for (let candidate = port ?? FIRST_PORT; ; candidate++) {
+    signal?.throwIfAborted()
+    const started = await startServer(at, candidate, signal)
+    if (typeof started !== 'string') return started
+    signal?.throwIfAborted()
+    const portIsBusy = /address already in use/i.test(started)
+    if (portIsBusy && port === undefined && candidate < FIRST_PORT + PORTS - 1) continue
+    const where = portIsBusy ? ` on port ${candidate}` : ''
+    throw new FlanneletteError('host-command', `iperf3 does not listen in ${at.name}${where}: ${started}`, {
+      ...(portIsBusy ? { remedy: 'wait until the other measurement is through' } : {}),
+    })
+  }
+}
+
+/** Starts a server for one client and waits until it listens; why not, when it does not. */
+function startServer(at: Endpoint, port: number, signal?: AbortSignal): Promise<Server | string> {
   const argv = inNamespace(at.namespace, ['iperf3', '-s', '-1', '-p', String(port), '--forceflush'])
   const [program = '', ...words] = argv
-  const child = spawn(program, words, { stdio: ['ignore', 'pipe', 'pipe'] })
-  const end = () => child.kill('SIGKILL')
-  return new Promise((resolve, reject) => {
+  const child = spawn(program, words, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    killSignal: 'SIGKILL',
+    ...(signal === undefined ? {} : { signal }),
+  })
+  const end = () => void child.kill('SIGKILL')
+  return new Promise((resolve) => {
     let output = ''
     const fail = (why: string) => {
       end()
       clearTimeout(limit)
-      reject(new FlanneletteError('host-command', `iperf3 does not listen in ${at.name}: ${why}`))
+      resolve(why)
     }
     const limit = setTimeout(() => fail('it took too long to start'), SERVER_START_MS)
     const onOutput = (text: Buffer) => {
       output += text.toString('utf8')
       if (!output.includes('Server listening')) return
       clearTimeout(limit)
-      resolve({ end })
+      resolve({ port, end })
     }
     child.stdout.on('data', onOutput)
     child.stderr.on('data', onOutput)
     child.on('error', (error) => fail(error.message))
-    child.on('exit', () => fail(output.trim().split('\n').at(-1) ?? 'it ended'))
+    child.on('close', () => fail(serverReason(output)))
   })
+}
+
+/** What iperf3 says of a failure stands in the middle of its output, behind `error - `. */
+export function serverReason(output: string): string {
+  const lines = output.trim().split('\n')
+  return /error - (.*)/.exec(output)?.[1] ?? (lines.at(-1) || 'it ended')
 }
 
 /** Datagrams that found a full socket buffer in this namespace so far. */

@@ -7,7 +7,7 @@ import { STATUS_FILE } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Fault } from './faults.ts'
 import type { HostPlan, LabOptions, PodPlan } from './plan.ts'
-import type { ProcessIdentity } from './process-identity.ts'
+import { identify, isAlive, type ProcessIdentity } from './process-identity.ts'
 
 /** The files of one lab. */
 export const LABS_DIRECTORY = '/run/flannelette/lab'
@@ -75,6 +75,7 @@ export function hostFiles(lab: string, host: string): HostFiles {
  * succeeds, and nobody sees a lab without a state. False when the name is taken.
  */
 export function claimLab(state: LabState): boolean {
+  sweepHalfClaims()
   const { directory } = labFiles(state.name)
   const prepared = `${LABS_DIRECTORY}/.${state.name}-${process.pid}`
   const content = `${JSON.stringify(state, null, 2)}\n`
@@ -91,8 +92,12 @@ export function claimLab(state: LabState): boolean {
 
 /** `null` when there is none, or one that cannot be read: such a lab is a leftover to be removed. */
 export function readLabState(name: string): LabState | null {
+  return readState(labFiles(name).state)
+}
+
+function readState(path: string): LabState | null {
   try {
-    const state = JSON.parse(readFileSync(labFiles(name).state, 'utf8')) as LabState
+    const state = JSON.parse(readFileSync(path, 'utf8')) as LabState
     return state.version === 1 ? state : null
   } catch {
     return null
@@ -106,10 +111,23 @@ export function writeLabState(state: LabState): void {
   })
 }
 
+/** Removes what processes left that died while they claimed a name: `.NAME-PID`, not yet renamed. */
+function sweepHalfClaims(): void {
+  if (!existsSync(LABS_DIRECTORY)) return
+  for (const entry of readdirSync(LABS_DIRECTORY)) {
+    const pid = /^\..*-(\d+)$/.exec(entry)?.[1]
+    if (pid === undefined) continue
+    const claimer = readState(`${LABS_DIRECTORY}/${entry}/state.json`)?.starter ?? identify(Number(pid))
+    if (claimer === null || !isAlive(claimer)) rmSync(`${LABS_DIRECTORY}/${entry}`, { recursive: true, force: true })
+  }
+}
+
+/** Whether there were any; half-made ones of labs that never came to be go along. */
 export function removeLabFiles(name: string): boolean {
   const { directory } = labFiles(name)
-  if (!existsSync(directory)) return false
+  const present = existsSync(directory)
   rmSync(directory, { recursive: true, force: true })
+  sweepHalfClaims()
   for (const parent of [LABS_DIRECTORY, dirname(LABS_DIRECTORY)]) {
     try {
       rmdirSync(parent)
@@ -117,7 +135,7 @@ export function removeLabFiles(name: string): boolean {
       break // other labs, or other files of ours, are still in it
     }
   }
-  return true
+  return present
 }
 
 /** Names of the labs that have files here. */

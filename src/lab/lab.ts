@@ -8,7 +8,7 @@ import { attempt, type CommandOptions, type CommandResult } from '../host/comman
 import { loadRuleset } from '../host/nft.ts'
 import { buildLab } from './build.ts'
 import { readStatus, startDaemon, waitReady } from './daemon-process.ts'
-import { addFault, type Fault, faultRulesets, hostsOf, withoutFaults } from './faults.ts'
+import { addFault, checkFault, checkHealing, type Fault, faultRulesets, hostsOf, withoutFaults } from './faults.ts'
 import { type IperfOptions, type IperfResult, iperf } from './iperf.ts'
 import {
   claimLab,
@@ -20,7 +20,7 @@ import {
   writeLabState,
 } from './lab-state.ts'
 import { type Endpoint, type PingOptions, type PingResult, ping, pingAll } from './ping.ts'
-import { LAB_DEFAULTS, type LabOptions, networkConfigJson, planLab } from './plan.ts'
+import { checkLabName, LAB_DEFAULTS, type LabOptions, networkConfigJson, planLab } from './plan.ts'
 import { identify, isAlive, signal, waitGone } from './process-identity.ts'
 import { occupancy, type Removed, tearDown } from './teardown.ts'
 
@@ -66,9 +66,7 @@ export class Lab {
   static async up(options: Partial<LabOptions> = {}, context: UpContext = {}): Promise<Lab> {
     const whole: LabOptions = { ...LAB_DEFAULTS, ...options }
     const plan = planLab(whole)
-    if (process.geteuid?.() !== 0) {
-      throw new FlanneletteError('not-permitted', 'a lab needs network namespaces', { remedy: 'run it as root' })
-    }
+    requireRoot()
     const state: LabState = {
       version: 1,
       name: whole.name,
@@ -94,13 +92,22 @@ export class Lab {
     }
   }
 
-  /** Takes up a lab that is up. @throws FlanneletteError `lab-state` */
+  /** Takes up a lab that is up. @throws FlanneletteError `usage` for a name that no lab has, `lab-state` */
   static open(name: string = LAB_DEFAULTS.name): Lab {
+    checkLabName(name)
     return new Lab(requireLabState(name))
   }
 
-  /** Removes the lab of that name, whatever is left of it. */
-  static down(name: string = LAB_DEFAULTS.name): Promise<Removed> {
+  /** Takes up a lab to do something in its namespaces. @throws FlanneletteError `not-permitted`, `lab-state` */
+  static enter(name: string = LAB_DEFAULTS.name): Lab {
+    requireRoot()
+    return Lab.open(name)
+  }
+
+  /** Removes the lab of that name, whatever is left of it. @throws FlanneletteError `usage`, `not-permitted` */
+  static async down(name: string = LAB_DEFAULTS.name): Promise<Removed> {
+    checkLabName(name)
+    requireRoot()
     return tearDown(name)
   }
 
@@ -170,6 +177,7 @@ export class Lab {
   /** Puts one more fault in force. @throws FlanneletteError `usage` for an unknown host or an impossible fault */
   async fault(fault: Fault): Promise<void> {
     for (const name of hostsOf(fault)) this.host(name)
+    checkFault(fault)
     if (fault.kind === 'crash') await this.#crash(fault.host)
     await this.#replaceFaults(addFault(this.#state.faults, fault))
   }
@@ -177,8 +185,10 @@ export class Lab {
   /**
    * Takes faults away: of one kind (`loss`, `cut`, …), those that name a host, or all; starts killed daemons again and
    * waits until they are ready.
+   * @throws FlanneletteError `usage` for what is neither
    */
   async heal(what?: string): Promise<void> {
+    if (what !== undefined) checkHealing(what, this.#state.hosts)
     const left = withoutFaults(this.#state.faults, what)
     const healed = this.#state.faults.filter((fault) => !left.includes(fault))
     await this.#replaceFaults(left)
@@ -224,6 +234,12 @@ export class Lab {
     writeLabState(state)
     this.#state = state
   }
+}
+
+/** @throws FlanneletteError `not-permitted` */
+function requireRoot(): void {
+  if (process.geteuid?.() === 0) return
+  throw new FlanneletteError('not-permitted', 'a lab needs network namespaces', { remedy: 'run it as root' })
 }
 
 /** The part of a report that belongs into the state file. */

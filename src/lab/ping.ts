@@ -1,5 +1,6 @@
 // Pings between members of a lab: one pair, or every ordered pair as a matrix.
 import { attempt, commandFailure } from '../host/command.ts'
+import { checkCount } from './plan.ts'
 
 /** A member of a lab by name, with the namespace it lives in and the address others reach it at. */
 export interface Endpoint {
@@ -9,9 +10,9 @@ export interface Endpoint {
 }
 
 export interface PingOptions {
-  /** Echo requests per pair; default 1. */
+  /** Echo requests per pair, 1 to 10,000; default 1. */
   readonly count?: number
-  /** Payload bytes; default 56, as ping's own. */
+  /** Payload bytes, 0 to 65,507; default 56, as ping's own. */
   readonly sizeBytes?: number
   /** Sets DF: nothing on the way may fragment. */
   readonly dontFragment?: boolean
@@ -29,11 +30,17 @@ export interface PingResult {
 /** Seconds to wait for an answer. */
 const ANSWER_SECONDS = 2
 const INTERVAL_SECONDS = 0.05
+const MOST_PINGS = 10_000
+/** What an IPv4 packet holds beside its own header (20 bytes) and that of ICMP (8). */
+const MOST_PAYLOAD = 65_507
 /** Pairs that are pinged at the same time. */
 const PARALLEL = 8
 
+/** @throws FlanneletteError `usage` for a count or size out of range, `host-command` when ping does not run */
 export async function ping(from: Endpoint, to: Endpoint, options: PingOptions = {}): Promise<PingResult> {
   const count = options.count ?? 1
+  checkCount('--count', count, 1, MOST_PINGS)
+  if (options.sizeBytes !== undefined) checkCount('--size', options.sizeBytes, 0, MOST_PAYLOAD)
   const argv = [
     ...['ping', '-n', '-q', '-c', String(count), '-i', String(INTERVAL_SECONDS), '-W', String(ANSWER_SECONDS)],
     ...(options.sizeBytes === undefined ? [] : ['-s', String(options.sizeBytes)]),

@@ -3,7 +3,7 @@
 import { formatIpv4, formatPrefix, type Ipv4Prefix, parseIpv4 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 
-/** How the links between hosts behave; offload.ts says what each means for the devices. */
+/** How the links between hosts behave; underlay.ts says what each means for the devices. */
 export type UnderlayKind = 'veth' | 'uso' | 'wire'
 export const UNDERLAY_KINDS: readonly UnderlayKind[] = ['veth', 'uso', 'wire']
 
@@ -103,14 +103,12 @@ export function planLab(options: LabOptions): LabPlan {
 }
 
 function checkOptions({ name, hosts, pods, kernel, direct, backend }: LabOptions): void {
+  checkLabName(name)
   if (kernel.length > 0 && backend !== 'vxlan') {
     throw usage(
       `--kernel needs --backend vxlan: the kernel has no ${backend} tunnel of this kind`,
       'leave one of them out',
     )
-  }
-  if (!NAME.test(name)) {
-    throw usage(`the lab name "${name}" will not do`, 'use up to 16 lower-case letters and digits, a letter first')
   }
   checkCount('--hosts', hosts, 1, MAX_HOSTS)
   checkCount('--pods', pods, 0, MAX_PODS)
@@ -123,7 +121,14 @@ function checkOptions({ name, hosts, pods, kernel, direct, backend }: LabOptions
   if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
 }
 
-function checkCount(option: string, value: number, least: number, most: number): void {
+/** The name becomes part of paths and namespaces. @throws FlanneletteError `usage` */
+export function checkLabName(name: string): void {
+  if (NAME.test(name)) return
+  throw usage(`the lab name "${name}" will not do`, 'use up to 16 lower-case letters and digits, a letter first')
+}
+
+/** @throws FlanneletteError `usage` unless it is a whole number in this range */
+export function checkCount(option: string, value: number, least: number, most: number): void {
   if (Number.isInteger(value) && value >= least && value <= most) return
   throw usage(`${option} ${value} is out of range`, `use ${least} to ${most}`)
 }

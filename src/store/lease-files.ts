@@ -89,14 +89,21 @@ export class LeaseFiles {
     const path = `${this.#directory}/${name}`
     const before = this.#known.get(name)
     try {
-      const { mtimeMs, ino, size } = statSync(path)
-      const stamp = `${mtimeMs} ${ino} ${size}`
+      const stat = statSync(path)
+      // Before it is opened: a pipe would be waited for without end.
+      if (!stat.isFile()) throw new Error('it is not a regular file')
+      const stamp = `${stat.mtimeMs} ${stat.ino} ${stat.size}`
       if (before?.stamp === stamp) return before
       return { stamp, ...this.#parse(name, readFileSync(path, 'utf8'), before) }
     } catch (error) {
       // Gone between listing and reading: released by its owner.
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-      throw error
+      const { code, message } = error as NodeJS.ErrnoException
+      if (code === 'ENOENT') return null
+      // A directory (lost+found), a link that loops, a file of another user: one entry's trouble is its own.
+      const lastGood = lastGoodOf(before)
+      const stamp = `unreadable: ${message}`
+      if (before?.stamp !== stamp) this.#warn(name, message, lastGood.lease !== null)
+      return { stamp, ...lastGood }
     }
   }
 
@@ -107,7 +114,7 @@ export class LeaseFiles {
   }
 
   #parse(name: string, text: string, before: KnownFile | undefined): Omit<KnownFile, 'stamp'> {
-    const lastGood = { lease: before?.lease ?? null, boot: before?.boot ?? null }
+    const lastGood = lastGoodOf(before)
     const key = parseSubnetKey(name)
     try {
       if (key !== null) return parseLeaseFile(key, text)
@@ -123,6 +130,10 @@ export class LeaseFiles {
     const path = `${this.#directory}/${name}`
     this.#log.warn('lease-file-unreadable', `lease file ${path} cannot be read, ${consequence}: ${why}`)
   }
+}
+
+function lastGoodOf(before: KnownFile | undefined): Omit<KnownFile, 'stamp'> {
+  return { lease: before?.lease ?? null, boot: before?.boot ?? null }
 }
 
 function readBootId(): string {

@@ -72,7 +72,7 @@ describe('a stop', () => {
   test('in the midst of a start is a stop as well', async () => {
     const [first] = twoHosts()
     const daemon = startDaemon(first)
-    await expect.poll(() => daemon.output, { interval: 5 }).toContain('underlay-chosen')
+    await expect.poll(() => daemon.output, { interval: 5, timeout: 10_000 }).toContain('underlay-chosen')
     const { exitCode, milliseconds } = await daemon.end('SIGTERM')
     expect(exitCode).toBe(0)
     expect(milliseconds).toBeLessThan(PATIENCE_MS)

@@ -4,7 +4,6 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { run } from '../../src/host/command.ts'
-import { readLink } from '../../src/host/ip.ts'
 import { countersOf, eventually, imbalanceOf, labUnderTest, logOf } from '../support/lab-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
 
@@ -46,6 +45,7 @@ test.each([
     },
   ],
   ['without its route', () => onHost1('route', 'delete', '10.244.0.0/16')],
+  ['given another MTU', () => onHost1('link', 'set', 'flannel.1', 'mtu', '1200')],
   ['without its address', () => onHost1('address', 'flush', 'dev', 'flannel.1')],
 ])('a device that is %s is back within 5 s, with address, routes and MTU', async (_, harm) => {
   const { daemonPid } = lab().host('host1')
@@ -53,11 +53,23 @@ test.each([
   const start = performance.now()
   harm()
   await expectPodsBack(start)
+  await eventually(() => expect(onHost1('link', 'show', 'flannel.1')).toContain(' mtu 1450 '))
   expect(shape()).toEqual(before)
-  expect((await readLink('flannel.1', { namespace: lab().namespace('host1') }))?.mtu).toBe(1450)
   expect(lab().host('host1').daemonPid).toBe(daemonPid)
   await eventually(() => expect(lab().host('host1').status?.state).toBe('ready'))
   await eventually(() => expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 }))
+})
+
+test('an underlay address that is gone makes the node degraded, with one warning, until it is back', async () => {
+  const told = () => logOf(lab(), 'host1').flatMap(({ event }) => (event.startsWith('underlay-') ? [event] : []))
+  const address = /inet (\S+)/.exec(onHost1('-4', 'address', 'show', 'dev', 'eth0'))![1]!
+  const before = told().length
+  onHost1('address', 'delete', address, 'dev', 'eth0')
+  await eventually(() => expect(lab().host('host1').status?.state).toBe('degraded'))
+  await pause(2500)
+  onHost1('address', 'add', address, 'dev', 'eth0')
+  await eventually(() => expect(lab().host('host1').status?.state).toBe('ready'))
+  expect(told().slice(before)).toEqual(['underlay-lost', 'underlay-back'])
 })
 
 test('an underlay link that goes away and comes back costs no more than the time it was away', async () => {

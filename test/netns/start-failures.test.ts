@@ -1,5 +1,5 @@
 // A daemon that cannot start says why and what to do, in one line, and leaves the host as it found it.
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import {
@@ -23,7 +23,7 @@ interface Failure {
   readonly flags?: (host: Host) => string[]
   /** Words in front of the command. */
   readonly wrapper?: readonly string[]
-  readonly exitCode: 1 | 2
+  readonly exitCode: 1 | 2 | 5
   readonly says: RegExp
   readonly remedy: RegExp
 }
@@ -36,6 +36,9 @@ const withLink =
 const foreign = { exitCode: 1, remedy: /remove it with "ip link delete dev flannel\.1"/ } as const
 const busy = { exitCode: 1, says: /UDP 192\.0\.2\.1:8472 is in use/, remedy: /ss -lunp/ } as const
 const config = { exitCode: 2, remedy: /./ } as const
+
+/** A device node that nobody may open. */
+const CLOSED_TUN = 'mount -t tmpfs tmpfs /dev/net && mknod -m 000 /dev/net/tun c 10 200 && exec "$@"'
 
 const FAILURES: Readonly<Record<string, Failure>> = {
   'a flag that nobody knows': { flags: () => ['--frobnicate'], exitCode: 2, says: /--frobnicate/, remedy: /./ },
@@ -107,9 +110,53 @@ const FAILURES: Readonly<Record<string, Failure>> = {
   },
   'no right to make devices': {
     wrapper: ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'],
-    exitCode: 1,
+    exitCode: 5,
     says: /CAP_NET_ADMIN/,
     remedy: /run as root or give the process CAP_NET_ADMIN/,
+  },
+  'a route of somebody else for the whole pod network': {
+    prepare: withLink(...'route add 10.244.0.0/16 via 192.0.2.2'.split(' ')),
+    exitCode: 1,
+    says: /10\.244\.0\.0\/16 has a route already that is not ours: via 192\.0\.2\.2 dev eth0/,
+    remedy: /choose another Network/,
+  },
+  'a pod network that covers the underlay': {
+    prepare: withConfig({ Network: '192.0.2.0/24', Backend: { Type: 'vxlan' } }),
+    exitCode: 1,
+    says: /192\.0\.2\.0\/24 covers this host's own address 192\.0\.2\.1/,
+    remedy: /choose another Network/,
+  },
+  'a network of loopback addresses': {
+    ...config,
+    prepare: withConfig({ Network: '127.0.0.0/8' }),
+    says: /127\.0\.0\.0\/8/,
+  },
+  'an MTU that leaves no room': {
+    ...config,
+    prepare: withConfig({ Network: '10.244.0.0/16', Backend: { Type: 'vxlan', MTU: 100 } }),
+    says: /MTU/,
+  },
+  'no right to open /dev/net/tun': {
+    wrapper: [
+      'setpriv',
+      '--bounding-set=-dac_override',
+      '--inh-caps=-dac_override',
+      'unshare',
+      '--mount',
+      'sh',
+      '-c',
+      CLOSED_TUN,
+      'sh',
+    ],
+    exitCode: 5,
+    says: /\/dev\/net\/tun may not be opened/,
+    remedy: /--device \/dev\/net\/tun/,
+  },
+  'a state directory where none can be': {
+    flags: () => ['--state-dir', '/proc/flannelette'],
+    exitCode: 2,
+    says: /state directory/,
+    remedy: /--state-dir/,
   },
   'a store that is not there': {
     prepare: ({ store }) => rmSync(store, { recursive: true }),
@@ -155,14 +202,41 @@ test.each(Object.entries(FAILURES))('%s: one line with the remedy, and the host 
   expect(daemon.told[0]).toMatch(remedy)
   expect(daemon.complaints).toEqual([])
   expect(traceOf(host)).toEqual(before)
+  expect(leasesIn(host.store)).toEqual([])
 })
 
-test('starts that fail again and again take one lease at most', async () => {
+test('a start against a missing store makes no state directory', async () => {
+  const [host] = twoHosts()
+  rmSync(host.store, { recursive: true })
+  expect(await startDaemon(host).exited()).toBe(1)
+  expect(existsSync(host.stateDirectory)).toBe(false)
+})
+
+test.each(['userspace', 'kernel'])(
+  'a second %s start beside a running node fails and leaves it alone',
+  async (kind) => {
+    const [host] = twoHosts()
+    const running = startDaemon(host)
+    await running.ready(0)
+    const leases = leaseTexts(host)
+    const other = { ...host, stateDirectory: `${host.stateDirectory}-b`, subnetFile: `${host.subnetFile}-b` }
+    const second = startDaemon(other, ['--dataplane', kind])
+    expect(await second.exited()).toBe(1)
+    expect(second.told).toEqual([expect.stringMatching(/8472|flannel\.1/)])
+    expect(leaseTexts(host)).toEqual(leases)
+    expect(running.complaints).toEqual([])
+    await running.ready(0)
+  },
+)
+
+const leaseTexts = ({ store }: Host) => leasesIn(store).map((key) => readFileSync(join(store, 'subnets', key), 'utf8'))
+
+test('starts that fail again and again take no lease', async () => {
   const [host] = twoHosts()
   const owner = NamespaceSocket.udp(host.namespace, { from: [host.address, 8472] })
   onTestFinished(() => owner.close())
   for (let start = 0; start < 3; start++) expect(await startDaemon(host).exited()).toBe(1)
-  expect(leasesIn(host.store)).toHaveLength(1)
+  expect(leasesIn(host.store)).toEqual([])
 })
 
 test('a start that failed for want of a config goes on when there is one', async () => {

@@ -1,5 +1,5 @@
 // The command line: help, mistakes, exit codes. Every failure is one line.
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { runCommand } from '../../src/cli/run.ts'
 import type { RunOptions } from '../../src/config/options.ts'
 import { main } from '../../src/main.ts'
@@ -96,6 +96,53 @@ describe('wrong usage is one line and exit code 2', () => {
     expect(err).toMatch(words)
     expect(err).toMatch(/^[^\n]+\n$/)
   })
+})
+
+test.each([
+  ['an unknown command', ['rnu'], 'flannelette --help'],
+  ['an unknown flag', ['run', '--ifcae', 'eth0'], 'flannelette run --help'],
+  ['a missing word', ['lab', 'fault', 'loss'], 'flannelette lab fault loss --help'],
+  ['no number', ['lab', 'ping', 'all', '-c', 'x'], 'flannelette lab ping --help'],
+])('a line about %s begins with our name and ends with the way to the help', async (_, argv, help) => {
+  const { err } = await run(...argv)
+  expect(err).toMatch(/^flannelette: [a-z]/)
+  expect(err.endsWith(`; see ${help}\n`)).toBe(true)
+})
+
+test.each([
+  ['up'],
+  ['exec', 'pod1.1', '--', 'true'],
+  ['ping', 'all'],
+  ['iperf', 'pod1.1', 'pod2.1'],
+  ['fault', 'loss', '1'],
+  ['heal'],
+  ['down'],
+  ['demo', '--once'],
+])('lab %s without the rights for it says so', async (...words) => {
+  const user = vi.spyOn(process as { geteuid(): number }, 'geteuid').mockReturnValue(1000)
+  onTestFinished(() => user.mockRestore())
+  const { err } = await run('lab', ...words)
+  expect(err).toBe('flannelette: a lab needs network namespaces; run it as root\n')
+})
+
+test.each([['down'], ['status'], ['ping', 'all']])('lab %s takes no name that leads elsewhere', async (...words) => {
+  for (const name of ['..', '../store', 'a.b', '']) {
+    const { code, err } = await run('lab', ...words, '--name', name)
+    expect(code).toBe(2)
+    expect(err).toMatch(/^flannelette: the lab name ".*" will not do; use up to 16/)
+  }
+})
+
+test('"all" is pinged alone', async () => {
+  const { code, err } = await run('lab', 'ping', 'all', 'pod1.1')
+  expect(code).toBe(2)
+  expect(err).toMatch(/^flannelette: "all" is every pair of pods: pod1\.1 is one word too many; use: ping all/)
+})
+
+test.each(['0.00001', '0.0009%'])('a share of %s is refused as smaller than nft can draw', async (share) => {
+  const { code, err } = await run('lab', 'fault', 'loss', share)
+  expect(code).toBe(2)
+  expect(err).toMatch(/smaller share than nft can draw; use 0\.001 % or more\n$/)
 })
 
 test('a store that does not exist is one line with the remedy, exit code 1', async () => {

@@ -36,7 +36,7 @@ const EXIT_WORDS: Record<keyof typeof EXIT, string> = {
   timeout: 'time limit reached without a result',
   unreachable: 'no daemon answers',
   notPermitted: 'not permitted; the line names the capability',
-  interrupted: 'Ctrl-C',
+  interrupted: 'Ctrl-C, or the reader of the output is gone',
 }
 
 const BEFORE = `# Configuration
@@ -50,7 +50,7 @@ With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at sta
 
 | key | default | about |
 |---|---|---|
-| \`Network\` | required | the pod network, IPv4 CIDR |
+| \`Network\` | required | the pod network, IPv4 CIDR of unicast addresses; it must not cover the underlay, and no route of others may be for exactly it |
 | \`SubnetLen\` | 24, or prefix + 2 for networks smaller than /22 | prefix length of each node's subnet, at most 30 |
 | \`SubnetMin\`, \`SubnetMax\` | second and last subnet of \`Network\` | first and last subnet that may be given out |
 | \`EnableIPv4\` | true | |
@@ -58,7 +58,9 @@ With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at sta
 | \`Backend.Type\` | \`udp\`, as flannel has it | this version runs \`vxlan\`: name it |
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
 | \`Backend.Port\` | 8472 | UDP port, equal on all nodes |
-| \`Backend.MTU\` | the interface's | MTU of the **underlay**; the overlay gets 50 bytes less |
+| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less |
+| \`Backend.GBP\` | false | true is refused: packets with a policy mark would be lost |
+| \`Backend.Learning\`, \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
 
 \`\`\`json
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }

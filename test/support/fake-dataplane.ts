@@ -1,7 +1,7 @@
 // A dataplane that moves nothing and remembers what it was told.
 import type { Offender } from '../../dataplane/engine/offenders.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
-import type { Dataplane, LocalVtep } from '../../src/daemon/dataplane.ts'
+import type { Dataplane, LocalVtep, VtepOutline } from '../../src/daemon/dataplane.ts'
 import type { Lease } from '../../src/lease/lease.ts'
 
 export class FakeDataplane implements Dataplane {
@@ -9,14 +9,23 @@ export class FakeDataplane implements Dataplane {
   local: LocalVtep | null = null
   /** What `offenders` gives. */
   refused: readonly Offender[] = []
+  outline: VtepOutline | null = null
+  trouble: string | null = null
   /** Every table that was handed over, with its cause. */
   readonly tables: { readonly peers: readonly Lease[]; readonly cause: string }[] = []
   readonly stops: ('keep' | 'remove')[] = []
   /** Errors to throw from the next calls, first one first. */
+  readonly prepareFailures: Error[] = []
   readonly startFailures: Error[] = []
   readonly replaceFailures: Error[] = []
   /** When set, a hand-over waits for it. */
   gate: Promise<void> | null = null
+
+  async prepare(outline: VtepOutline): Promise<void> {
+    const failure = this.prepareFailures.shift()
+    if (failure !== undefined) throw failure
+    this.outline = outline
+  }
 
   async start(local: LocalVtep): Promise<void> {
     const failure = this.startFailures.shift()
@@ -38,6 +47,10 @@ export class FakeDataplane implements Dataplane {
 
   offenders(): readonly Offender[] {
     return this.refused
+  }
+
+  impairment(): string | null {
+    return this.trouble
   }
 
   pendingPeers(): number {

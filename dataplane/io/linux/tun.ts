@@ -26,6 +26,10 @@ const O_RDWR = 0x2
 const O_NONBLOCK = 0x800
 const O_CLOEXEC = 0x80000
 
+const SIOCGIFMTU = 0x8921
+const AF_INET = 2
+const SOCK_DGRAM = 2
+
 /** struct ifreq: name (16 bytes), then flags. */
 const IFREQ_BYTES = 40
 const IFNAMSIZ = 16
@@ -69,6 +73,17 @@ export function openTun(name: string): OpenTun | TunFailure {
     if (libc.ioctlValue(fd, TUNSETOFFLOAD, mask) >= 0) return { fd, offloads: mask }
   }
   return fail('offload', -EBUSY)
+}
+
+/** MTU of the network device of that name in bytes, or -errno; netdevice(7), SIOCGIFMTU. */
+export function deviceMtu(name: string): number {
+  const fd = libc.socket(AF_INET, SOCK_DGRAM | O_CLOEXEC, 0)
+  if (fd < 0) return fd
+  const request = new Uint8Array(IFREQ_BYTES)
+  request.set(Buffer.from(name).subarray(0, IFNAMSIZ - 1))
+  const result = libc.ioctlPointer(fd, SIOCGIFMTU, request)
+  libc.close(fd)
+  return result < 0 ? result : new DataView(request.buffer).getInt32(IFNAMSIZ, true)
 }
 
 /** Whether the device outlives the descriptor: a restart then finds its address, routes and queue as they were. */

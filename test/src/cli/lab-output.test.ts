@@ -6,6 +6,7 @@ import {
   iperfText,
   pingMatrix,
   pingText,
+  statusText,
   suggestions,
 } from '../../../src/cli/lab-output.ts'
 import { formatBitrate, mark, shown, table, terminalOf } from '../../../src/cli/table.ts'
@@ -106,14 +107,39 @@ test('datagrams that the receiver was too slow for are told from those lost on t
   expect(iperfText({ ...udp, overflowedPackets: 0 })).toMatch(/datagrams lost\n$/)
 })
 
-test('drops are summed over reasons and directions, and nothing else is', () => {
+test('dropped packets are summed over reasons and directions, and nothing else is, not their bytes', () => {
   const counters = {
     'outbound.packets.read': 100,
     'outbound.dropped.no-route': 2,
     'inbound.dropped.vni-unknown': 3,
-    'inbound.dropped': 4,
+    'outbound.dropped-bytes.no-route': 2900,
   }
-  expect(droppedPackets(counters)).toBe(9)
+  expect(droppedPackets(counters)).toBe(5)
+})
+
+describe('the status of a lab', () => {
+  const host = (name: string, counters: Record<string, number>) => {
+    const place = { name, dataplane: 'userspace', underlayAddress: '192.168.56.11', subnet: '10.244.1.0/24' }
+    return { ...place, alive: true, status: { state: 'ready', peers: [], counters } } as never
+  }
+  const text = (...hosts: never[]) =>
+    statusText({ name: 'lab', options: LAB_DEFAULTS, hosts, pods: [], faults: [] }, PLAIN)
+
+  test('lists why packets were dropped, most frequent first', () => {
+    const drops = { 'outbound.dropped.no-route': 2, 'inbound.dropped.too-big': 0, 'outbound.dropped-bytes.no-route': 9 }
+    const lines = text(host('host1', drops), host('host2', { 'inbound.dropped.vni-unknown': 12 })).split('\n')
+    const start = lines.findIndex((line) => line.startsWith('DROPPED'))
+    expect(lines.slice(start, start + 4)).toEqual([
+      'DROPPED  ON     WAY       REASON',
+      '12       host2  inbound   vni-unknown',
+      '2        host1  outbound  no-route',
+      '',
+    ])
+  })
+
+  test('has no such list when nothing was dropped', () => {
+    expect(text(host('host1', { 'outbound.dropped.no-route': 0 }))).not.toMatch(/REASON/)
+  })
 })
 
 describe('suggestions', () => {

@@ -36,8 +36,7 @@ describe('defaults', () => {
     ['10.244.8.0/24', '/26 10.244.8.64 10.244.8.192'],
     ['10.0.0.0/26', '/28 10.0.0.16 10.0.0.48'],
     ['10.0.0.0/28', '/30 10.0.0.4 10.0.0.12'],
-    ['128.0.0.0/1', '/24 128.0.1.0 255.255.255.0'],
-    ['0.0.0.0/1', '/24 0.0.1.0 127.255.255.0'],
+    ['128.0.0.0/2', '/24 128.0.1.0 191.255.255.0'],
   ])('%s', (network, expected) => {
     expect(range({ Network: network })).toBe(expected)
   })
@@ -68,6 +67,14 @@ describe('defaults', () => {
     }
   })
 })
+
+test.each(['0.0.0.0/1', '0.0.0.0/8', '127.0.0.0/8', '127.5.0.0/16', '128.0.0.0/1', '224.0.0.0/4', '240.0.0.0/8'])(
+  'network %s, which no pod can have an address of, is refused',
+  (network) => {
+    expect(refusal({ Network: network })).toMatchObject({ code: 'config-invalid', exitCode: 2 })
+    expect(refusal({ Network: network }).message).toContain(`Network ${network}`)
+  },
+)
 
 describe('JSON as Go reads it', () => {
   test.each(['network', 'Network', 'NETWORK', 'nEtWoRk'])('key %s', (key) => {

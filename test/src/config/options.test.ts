@@ -7,12 +7,21 @@ test('a public address is dotted decimal', () => {
   expect(parsePublicIp('192.0.2.1')).toBe(parseIpv4('192.0.2.1'))
 })
 
-test.each(['', '0.0.0.0', '192.0.2', '192.0.2.256', '192.0.02.1', 'fd00::1', 'host'])(
-  '%j is no public address',
-  (text) => {
-    expect(() => parsePublicIp(text)).toThrow(expect.objectContaining({ code: 'usage', exitCode: 2 }))
-  },
-)
+test.each([
+  '',
+  '0.0.0.0',
+  '192.0.2',
+  '192.0.2.256',
+  '192.0.02.1',
+  'fd00::1',
+  'host',
+  '0.1.2.3',
+  '127.0.0.1',
+  '224.0.0.1',
+  '255.255.255.255',
+])('%j is no public address', (text) => {
+  expect(() => parsePublicIp(text)).toThrow(expect.objectContaining({ code: 'usage', exitCode: 2 }))
+})
 
 test.each([1, 60, 1439])('a renew margin of %i minutes is taken', (minutes) => {
   expect(parseRenewMargin(String(minutes))).toBe(minutes)

@@ -40,6 +40,7 @@ test.each([
   ['Port', 65536],
   ['Port', -1],
   ['MTU', 65536],
+  ['MTU', 625],
   ['MTU', -1],
   ['GBP', true],
 ])('%s %j is refused by name', (field, value) => {

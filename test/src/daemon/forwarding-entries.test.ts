@@ -1,7 +1,7 @@
 // Which leases are forwarded to, and why the others are not.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { parseMac } from '../../../dataplane/wire/address.ts'
+import { parseIpv4, parseMac } from '../../../dataplane/wire/address.ts'
 import { formatPrefix, overlaps } from '../../../dataplane/wire/prefix.ts'
 import { forwardingEntries, selectPeers } from '../../../src/daemon/forwarding-entries.ts'
 import type { Lease, LeaseAttributes } from '../../../src/lease/lease.ts'
@@ -53,6 +53,15 @@ describe('selectPeers', () => {
     },
   )
 
+  test.each(['0.1.2.3', '127.0.0.1', '224.0.0.9', '255.255.255.255'])(
+    'a lease with the public address %s, which is no host’s, is left out',
+    (address) => {
+      const { peers, leftOut } = select(altered(B, { publicIp: parseIpv4(address)! }), C)
+      expect(peers).toEqual(['10.244.3.0/24'])
+      expect(leftOut).toMatchObject([{ reason: 'address-not-unicast', detail: expect.stringContaining(address) }])
+    },
+  )
+
   test('another lease with our own address is left out: we would send to ourselves', () => {
     expect(select(OWN, altered(B, { publicIp: OWN.attributes.publicIp })).leftOut).toMatchObject([
       { reason: 'own-address' },
@@ -68,7 +77,7 @@ describe('selectPeers', () => {
   )
 
   test('of two leases for one subnet the later revision wins, whatever the order', () => {
-    const later = altered(B, { publicIp: 7 }, 9)
+    const later = altered(B, { publicIp: parseIpv4('192.0.2.7')! }, 9)
     for (const leases of [
       [B, later],
       [later, B],

@@ -83,14 +83,6 @@ describe('a start', () => {
   })
 })
 
-test('an own address inside the overlay network is warned about', async () => {
-  const host = makeHost('{"Network":"192.0.0.0/16","Backend":{"Type":"vxlan"}}')
-  await started(host)
-  expect(host.log.of('network-overlaps-underlay').map((line) => line.message)).toEqual([
-    expect.stringMatching(/192\.0\.2\.1 .*192\.0\.0\.0\/16/),
-  ])
-})
-
 describe('identity', () => {
   test('the given public address is published, while the socket keeps the interface address', async () => {
     const host = makeHost()

@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { formatIpv4, parseIpv4 } from '../../../dataplane/wire/address.ts'
 import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
+import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { statusOf } from '../../../src/daemon/status-file.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
@@ -32,8 +33,8 @@ describe('a start', () => {
     expect(host.env()).toContain(`FLANNEL_SUBNET=${formatIpv4(subnet.address + 1)}/24\nFLANNEL_MTU=1450\n`)
     expect(host.log.lines.map((line) => line.event)).toEqual([
       'underlay-chosen',
-      'lease-acquired',
       'mtu-chosen',
+      'lease-acquired',
       'store-connected',
       'peers-replaced',
       'ready',
@@ -60,7 +61,44 @@ describe('a start', () => {
     const { agent, dataplane } = host.boot()
     dataplane.startFailures.push(new FlanneletteError('port-busy', 'port 8472 is busy', { remedy: 'free it' }))
     await expect(agent.start()).rejects.toMatchObject({ code: 'port-busy' })
-    expect([host.env(), dataplane.stops, host.clock.timers]).toEqual([null, [], 0])
+    expect([host.env(), dataplane.stops, host.clock.timers]).toEqual([null, ['keep'], 0])
+  })
+
+  test('whose dataplane cannot start writes nothing to the store, which others watch', async () => {
+    const host = makeHost()
+    const mine = peerLease('10.244.7.0/24', '192.0.2.1', '0a:00:00:00:00:07')
+    host.shared.edit(() => [mine])
+    const { agent, dataplane } = host.boot()
+    dataplane.prepareFailures.push(new FlanneletteError('port-busy', 'port 8472 is busy', { remedy: 'free it' }))
+    await expect(agent.start()).rejects.toMatchObject({ code: 'port-busy' })
+    expect([host.shared.book().leases(), dataplane.local]).toEqual([[mine], null])
+  })
+
+  test('that fails after all gives back a lease that was new, and remembers none', async () => {
+    const host = makeHost()
+    const { agent, dataplane } = host.boot()
+    dataplane.startFailures.push(new FlanneletteError('host-command', 'no'))
+    await expect(agent.start()).rejects.toMatchObject({ code: 'host-command' })
+    expect(host.shared.book().leases()).toEqual([])
+    expect(new StateDirectory(`${host.directory}/state`, host.log).readLease()).toBeNull()
+  })
+
+  test('that fails after all keeps a lease that was ours before', async () => {
+    const host = makeHost()
+    const first = await started(host)
+    await first.agent.stop('keep')
+    const { agent, dataplane } = host.boot()
+    dataplane.startFailures.push(new FlanneletteError('host-command', 'no'))
+    await expect(agent.start()).rejects.toMatchObject({ code: 'host-command' })
+    expect(host.shared.book().leases()).toMatchObject([{ subnet: first.agent.local!.subnet }])
+  })
+
+  test('leaves a node degraded while its dataplane cannot move packets, also without peers', async () => {
+    const { agent, dataplane } = await started(makeHost())
+    dataplane.trouble = 'the underlay address is gone'
+    expect(agent.state).toBe('degraded')
+    dataplane.trouble = null
+    expect(agent.state).toBe('ready')
   })
 
   test('that is stopped while it waits ends without a device', async () => {
@@ -213,14 +251,14 @@ describe('a stop', () => {
   })
 })
 
-test('an underlay whose MTU leaves no room is refused before a device is made', async () => {
-  const host = makeHost('{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","MTU":600}}')
-  const { agent, dataplane } = host.boot()
+test('an underlay whose MTU leaves no room is refused before there is a lease or a device', async () => {
+  const host = makeHost()
+  const { agent, dataplane } = host.boot({ selectUnderlay: async () => ({ ...ETH0, mtuBytes: 600 }) })
   await expect(agent.start()).rejects.toMatchObject({
     code: 'interface-unsuitable',
     message: expect.stringContaining('underlay 600 − overhead 50 = 550'),
   })
-  expect([dataplane.local, host.env()]).toEqual([null, null])
+  expect([dataplane.outline, host.env(), host.shared.book().leases()]).toEqual([null, null, []])
 })
 
 test('the MTU of the config is the underlay MTU, the same on device, file and log', async () => {

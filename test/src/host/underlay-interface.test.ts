@@ -87,6 +87,13 @@ describe('an unsuitable choice names the candidates', () => {
     expect(error.remedy).toBe('choose one with --iface: eth0 (192.0.2.1), eth1 (198.51.100.1)')
   })
 
+  test.each(['flannel.1', '10.244.1.0'])('%s, our own overlay device, is refused and no candidate', (iface) => {
+    const overlay = { ...link(5, 'flannel.1', 1450, address('10.244.1.0', { prefixlen: 32 })), ifalias: 'flannelette' }
+    const error = complaint([...LINKS, overlay], [], { iface })
+    expect([error.code, error.message]).toEqual(['interface-unsuitable', expect.stringContaining('overlay device')])
+    expect(error.remedy).not.toContain('flannel.1')
+  })
+
   test('a host without addresses is told to get one', () => {
     expect(complaint([link(1, 'eth0', 1500)], [], {}).remedy).toContain('give an interface an IPv4 address')
   })

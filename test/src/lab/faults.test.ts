@@ -2,6 +2,8 @@
 import { describe, expect, test } from 'vitest'
 import {
   addFault,
+  checkFault,
+  checkHealing,
   describeFault,
   type Fault,
   faultRulesets,
@@ -90,7 +92,25 @@ describe('faults in force', () => {
   })
 })
 
+test('a path is cut between two different hosts', () => {
+  checkFault(CUT)
+  checkFault(CUT_PATH)
+  expect(() => checkFault({ kind: 'cut', hosts: ['host1', 'host1'] })).toThrow(
+    expect.objectContaining({ code: 'usage', remedy: expect.stringContaining('two different hosts') }),
+  )
+})
+
+test('only kinds of faults and hosts of the lab can be healed', () => {
+  for (const what of ['loss', 'duplicate', 'cut', 'crash', 'host2']) checkHealing(what, HOSTS)
+  for (const what of ['nonsense', 'host3', '']) {
+    expect(() => checkHealing(what, HOSTS)).toThrow(
+      expect.objectContaining({ code: 'usage', remedy: expect.stringContaining('crash, host1, host2') }),
+    )
+  }
+})
+
 test.each([
+  ['0.001', 0.001],
   ['1', 1],
   ['0.5', 0.5],
   ['12.25%', 12.25],

@@ -1,7 +1,14 @@
 // What ping and iperf3 print, read back.
 import { describe, expect, test } from 'vitest'
-import { parseOverflows, parseReport, summarize } from '../../../src/lab/iperf.ts'
-import { parsePing } from '../../../src/lab/ping.ts'
+import {
+  type IperfOptions,
+  iperf,
+  parseOverflows,
+  parseReport,
+  serverReason,
+  summarize,
+} from '../../../src/lab/iperf.ts'
+import { type PingOptions, parsePing, ping } from '../../../src/lab/ping.ts'
 
 describe('ping’s closing lines', () => {
   test('give counts and the average', () => {
@@ -65,4 +72,38 @@ test('datagrams that found a full socket buffer are counted by the column’s na
   const snmp =
     'Ip: A B\nIp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors\nUdp: 10 0 7\nUdpLite: RcvbufErrors\nUdpLite: 9\n'
   expect(parseOverflows(snmp)).toBe(7)
+})
+
+describe('before anything is started', () => {
+  // A namespace that does not exist: whoever got as far would say so instead.
+  const nobody = { name: 'pod1.1', namespace: 'flannelette-none', address: '192.0.2.1' }
+
+  test.each<[IperfOptions, RegExp]>([
+    [{ seconds: 0 }, /^--time 0 .*1 to 86400/],
+    [{ streams: 0 }, /^--streams 0 .*1 to 128/],
+    [{ streams: 129 }, /^--streams 129 /],
+    [{ bitrate: 'xyz' }, /^--bitrate xyz .*100M/],
+    [{ bitrate: '' }, /^--bitrate /],
+    [{ lengthBytes: 0 }, /^--length 0 .*1 to 1048576/],
+    [{ lengthBytes: 15, udp: true }, /^--length 15 .*16 to 65507/],
+    [{ lengthBytes: 65_508, udp: true }, /^--length 65508 /],
+  ])('a measurement with %o is refused', async (options, words) => {
+    const refusal = { code: 'usage', oneLine: expect.stringMatching(words) }
+    await expect(iperf(nobody, nobody, options)).rejects.toMatchObject(refusal)
+  })
+
+  test.each<[PingOptions, RegExp]>([
+    [{ count: 0 }, /^--count 0 .*1 to 10000/],
+    [{ sizeBytes: 65_508 }, /^--size 65508 .*0 to 65507/],
+  ])('a ping with %o is refused', async (options, words) => {
+    const refusal = { code: 'usage', oneLine: expect.stringMatching(words) }
+    await expect(ping(nobody, nobody, options)).rejects.toMatchObject(refusal)
+  })
+})
+
+test('why a server does not listen is found in the middle of what it says', () => {
+  const output = 'iperf3: error - unable to start listener: Address already in use\niperf3: exiting\n'
+  expect(serverReason(output)).toBe('unable to start listener: Address already in use')
+  expect(serverReason('Cannot open network namespace "x"\n')).toBe('Cannot open network namespace "x"')
+  expect(serverReason('')).toBe('it ended')
 })

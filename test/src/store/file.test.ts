@@ -1,5 +1,5 @@
 // The file store: the rules of all lease stores, and what only files can do to it.
-import { execFile } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import {
   existsSync,
   mkdirSync,
@@ -9,6 +9,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -52,7 +53,7 @@ leaseStoreCompliance(() => {
   }
 })
 
-function make() {
+function makeStore() {
   const directory = temporaryDirectory()
   const clock = new VirtualClock()
   const log = new RecordingLog()
@@ -82,7 +83,7 @@ async function present(store: FileStore): Promise<string[]> {
 
 describe('lease files', () => {
   test("hold flannel's value byte for byte on the first line", async () => {
-    const { open, fileOf } = make()
+    const { open, fileOf } = makeStore()
     await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
     const [value, meta] = readFileSync(fileOf('10.244.6.0-24'), 'utf8').split('\n')
     expect(value).toBe(
@@ -97,7 +98,7 @@ describe('lease files', () => {
   })
 
   test('of an earlier boot expire by the wall clock', async () => {
-    const { open, fileOf, clock } = make()
+    const { open, fileOf, clock } = makeStore()
     const lease = { ...peerLease('10.244.6.0/24', '192.0.2.1', MAC), expiresAtMs: clock.wallMs() + 10_000 }
     writeFileSync(fileOf('10.244.6.0-24'), formatLeaseFile(lease, { bootId: 'an earlier one', atBootMs: 1 }))
     expect(await present(open())).toEqual(['10.244.6.0/24'])
@@ -106,7 +107,7 @@ describe('lease files', () => {
   })
 
   test('without a second line are reservations', async () => {
-    const { open, fileOf } = make()
+    const { open, fileOf } = makeStore()
     writeFileSync(fileOf('10.244.6.0-24'), '{"PublicIP": "192.0.2.1"}\n')
     const lease = await open().acquire(request('192.0.2.1'))
     expect([formatPrefix(lease.subnet), lease.expiresAtMs]).toEqual(['10.244.6.0/24', null])
@@ -119,7 +120,7 @@ describe('lease files', () => {
     ['a bad second line', '10.244.9.0-24', '{"PublicIP":"192.0.2.9"}\n{"Expires":"soon"}'],
     ['a name that is no key', 'README', 'hello'],
   ])('one with %s costs one warning and none of the others', async (_, name, content) => {
-    const { open, fileOf, log } = make()
+    const { open, fileOf, log } = makeStore()
     await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
     writeFileSync(fileOf(name), content)
     const store = open()
@@ -129,8 +130,24 @@ describe('lease files', () => {
     expect(log.of('lease-file-unreadable')[0]?.message).toContain(name)
   })
 
+  test.each<[string, string, (path: string) => void]>([
+    ['a directory', 'lost+found', (path) => mkdirSync(path)],
+    ['a directory with the name of a key', '10.244.9.0-24', (path) => mkdirSync(path)],
+    ['a link that leads to itself', '10.244.9.0-24', (path) => symlinkSync(path, path)],
+    ['a pipe that nobody writes to', '10.244.9.0-24', (path) => execFileSync('mkfifo', [path])],
+  ])('an entry that is %s costs one warning and none of the others', async (_, name, place) => {
+    const { open, fileOf, log } = makeStore()
+    place(fileOf(name))
+    const store = open()
+    await store.acquire(request('192.0.2.1', '10.244.6.0/24'))
+    expect(await present(store)).toEqual(['10.244.6.0/24'])
+    expect(log.of('lease-file-unreadable').map((entry) => entry.message)).toEqual([expect.stringContaining(name)])
+    const other = await store.acquire(request('192.0.2.2', '10.244.9.0/24'))
+    expect(formatPrefix(other.subnet) === '10.244.9.0/24').toBe(name === 'lost+found')
+  })
+
   test('one that becomes bad keeps its last good content', async () => {
-    const { open, fileOf } = make()
+    const { open, fileOf } = makeStore()
     await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
     const store = open()
     expect(await present(store)).toEqual(['10.244.6.0/24'])
@@ -139,7 +156,7 @@ describe('lease files', () => {
   })
 
   test('the subnet of one that cannot be read is not given to anybody', async () => {
-    const { open, fileOf } = make()
+    const { open, fileOf } = makeStore()
     writeFileSync(fileOf('10.244.6.0-24'), '{bad')
     const lease = await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
     expect(formatPrefix(lease.subnet)).not.toBe('10.244.6.0/24')
@@ -147,7 +164,7 @@ describe('lease files', () => {
   })
 
   test('half-made files of writers that died are swept away by the next writer', async () => {
-    const { open, directory, fileOf } = make()
+    const { open, directory, fileOf } = makeStore()
     writeFileSync(fileOf('.99999-1.tmp'), '{"Pub')
     writeFileSync(`${directory}/.99999-2.tmp`, '7')
     await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
@@ -158,7 +175,7 @@ describe('lease files', () => {
 
 describe('the directory', () => {
   test('without a config is no store: leases are not counted as gone', async () => {
-    const { open, directory } = make()
+    const { open, directory } = makeStore()
     const store = open()
     const lease = await store.acquire(request('192.0.2.1'))
     rmSync(directory, { recursive: true })
@@ -177,7 +194,7 @@ describe('the directory', () => {
   })
 
   test('names the missing config by its path, with an example', async () => {
-    const { open, directory } = make()
+    const { open, directory } = makeStore()
     rmSync(`${directory}/config`)
     await expect(open().readNetworkConfig()).rejects.toMatchObject({
       oneLine: expect.stringMatching(new RegExp(`${directory}/config.*echo .*Network`)),
@@ -185,7 +202,7 @@ describe('the directory', () => {
   })
 
   test('a lost revision counter goes on behind the highest revision in use', async () => {
-    const { open, directory } = make()
+    const { open, directory } = makeStore()
     const first = await open().acquire(request('192.0.2.1'))
     rmSync(`${directory}/revision`)
     expect((await open().renew(first)).revision).toBe(first.revision + 1)
@@ -197,7 +214,7 @@ describe('other processes', () => {
   const HOLD = 'exec 9>>"$0"; flock 9; echo held; read line'
 
   test('a holder of the lock that was killed does not block the next one', async () => {
-    const { open, directory } = make()
+    const { open, directory } = makeStore()
     const dying = promisify(execFile)('sh', ['-c', LOCK_AND_DIE, `${directory}/lock`, `${directory}/held`])
     await expect(dying).rejects.toMatchObject({ signal: 'SIGKILL' })
     expect(existsSync(`${directory}/held`)).toBe(true)
@@ -205,7 +222,7 @@ describe('other processes', () => {
   })
 
   test('a change waits while another process holds the lock, and goes on when it lets go', async () => {
-    const { open, directory } = make()
+    const { open, directory } = makeStore()
     const holder = execFile('sh', ['-c', HOLD, `${directory}/lock`])
     onTestFinished(() => void holder.kill('SIGKILL'))
     await new Promise((resolve) => holder.stdout?.once('data', resolve))

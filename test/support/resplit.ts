@@ -61,11 +61,25 @@ function cut(
   } else {
     udp.setLength(view, ipBytes, piece.length - ipBytes)
   }
-  return withChecksums(piece)
+  return withChecksums(piece, openPseudoHeader(packet, ipBytes, isTcp))
 }
 
-/** The same packet with its IPv4 header (if it is one) and TCP or UDP checksum computed anew. */
-export function withChecksums(packet: Uint8Array): Uint8Array {
+/**
+ * Behind IPv6 extension headers the last address may stand in a routing header (RFC 8200 §8.1): there the pseudo-header sum is
+ * what the kernel left in the checksum field, the length taken out; elsewhere it is made from the addresses (`null`).
+ */
+function openPseudoHeader(packet: Uint8Array, ipBytes: number, isTcp: boolean): number | null {
+  const view = viewOf(packet)
+  if (ipv4.getVersion(view, 0) === 4 || ipBytes === ipv6.HEADER_LEN) return null
+  const stored = isTcp ? tcp.getChecksum(view, ipBytes) : udp.getChecksum(view, ipBytes)
+  return stored + (~(packet.length - ipBytes) & 0xffff)
+}
+
+/**
+ * The same packet with its IPv4 header (if it is one) and TCP or UDP checksum computed anew. `open` is the sum of a pseudo-header
+ * without its length, where that is not to be made from the packet's addresses.
+ */
+export function withChecksums(packet: Uint8Array, open: number | null = null): Uint8Array {
   const fixed = packet.slice()
   const view = viewOf(fixed)
   const { version, protocol, ipBytes } = transportOf(fixed)
@@ -74,10 +88,11 @@ export function withChecksums(packet: Uint8Array): Uint8Array {
     ipv4.setChecksum(view, 0, finish(sumWords(fixed, 0, ipBytes)))
   }
   const length = fixed.length - ipBytes
-  const pseudo =
+  const made =
     version === 4
       ? sumPseudoHeader(ipv4.getSource(view, 0), ipv4.getDestination(view, 0), protocol, length)
       : sumPseudoHeader6(ipv6.getSource(view, 0), ipv6.getDestination(view, 0), protocol, length)
+  const pseudo = open === null ? made : open + length
   if (protocol === ipv4.PROTOCOL_TCP) {
     tcp.setChecksum(view, ipBytes, 0)
     tcp.setChecksum(view, ipBytes, finish(sumWords(fixed, ipBytes, fixed.length, pseudo)))

@@ -11,14 +11,15 @@ export { formatIpv4, formatIpv6, formatMac, parseIpv4, parseIpv6, parseMac } fro
 export type { FieldNote } from './wire/field.ts'
 export { describeLayers, hexDump, type Layer } from './wire/layers.ts'
 export * from './wire/prefix.ts'
-export { DataplaneWorker, type DataplaneWorkerOptions } from './worker/dataplane-worker.ts'
 export {
   closeDescriptor,
   keepOverlayDevice,
   type OpenTun,
   type OpenUdpSocket,
   openOverlayDevice,
-  openUnderlaySocket,
+  openSendingSockets,
+  openUnderlaySockets,
   type TunFailure,
 } from './worker/descriptors.ts'
 export type { RecordedStep, WorkerReport } from './worker/messages.ts'
+export { WorkerGroup } from './worker/worker-group.ts'

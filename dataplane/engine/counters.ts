@@ -29,6 +29,8 @@ const PLAIN = [
   'icmp.suppressed',
   'icmp.failed',
   'socket.overflowed',
+  // written by the main thread: threads that died of an error and were replaced
+  'worker.restarts',
 ] as const
 
 export type CounterName = (typeof PLAIN)[number]

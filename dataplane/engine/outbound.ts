@@ -32,6 +32,7 @@ import { InnerPacket } from './inner-packet.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
 import { MAX_HEADER_BYTES, Segmenter } from './segment.ts'
+import { senderOf } from './sender-of.ts'
 import type { EngineSettings } from './settings.ts'
 import { completeChecksum } from './transport-checksum.ts'
 
@@ -176,6 +177,7 @@ export class Outbound {
       return
     }
     if (!this.#own.containsSource(this.#view, packet)) this.#counters.add(FOREIGN_SOURCE, 1)
+    packet.sender = senderOf(this.#view, packet, this.#parts.socket.senders)
     if (gsoSize === 0) this.#single(id, entry, !fits)
     else this.#superPacket(id, gsoSize, entry, !fits)
   }
@@ -308,9 +310,10 @@ export class Outbound {
     // As a signed number: an unsigned one above 2^31 would be boxed on its way into the call, once a packet.
     const address = this.#table.underlayAddress(entry) | 0
     const port = this.#table.port(entry)
-    if (!this.#batch.frame(address, port, tos, bytes, alone)) {
+    const { sender } = this.#packet
+    if (!this.#batch.frame(address, port, tos, bytes, alone, sender)) {
       this.#send()
-      this.#batch.frame(address, port, tos, bytes, alone)
+      this.#batch.frame(address, port, tos, bytes, alone, sender)
     }
     if (this.#sink === null) return
     const message = this.#messageSerial + this.#batch.count

@@ -9,10 +9,10 @@ export type { OpenTun, OpenUdpSocket, TunFailure, UdpFailure }
 const EFD_CLOEXEC = 0x80000
 const EFD_NONBLOCK = 0x800
 
-/** Opens the TUN of that name, making it if need be; see io/linux/tun.ts for what the errors mean. */
-export async function openOverlayDevice(name: string): Promise<OpenTun | TunFailure> {
-  const { openTun } = await import('../io/linux/tun.ts')
-  return openTun(name)
+/** Opens the TUN of that name with so many queues, making it if need be; see io/linux/tun.ts for what the errors mean. */
+export async function openOverlayDevice(name: string, queues: number): Promise<OpenTun[] | TunFailure> {
+  const { openTunQueues } = await import('../io/linux/tun.ts')
+  return openTunQueues(name, queues)
 }
 
 /** Lets the device outlive the process, or not. Returns 0 or -errno. */
@@ -21,10 +21,20 @@ export async function keepOverlayDevice(fd: number, keep: boolean): Promise<numb
   return setPersistent(fd, keep)
 }
 
-/** Opens the UDP socket on `address`:`port` (unsigned 32-bit, 16-bit). */
-export async function openUnderlaySocket(address: number, port: number): Promise<OpenUdpSocket | UdpFailure> {
-  const { openUdpSocket } = await import('../io/linux/udp-socket.ts')
-  return openUdpSocket(address, port, release())
+/** Opens `count` UDP sockets on `address`:`port` (unsigned 32-bit, 16-bit), one for each worker. */
+export async function openUnderlaySockets(
+  address: number,
+  port: number,
+  count: number,
+): Promise<OpenUdpSocket[] | UdpFailure> {
+  const { openUdpSockets } = await import('../io/linux/udp-socket.ts')
+  return openUdpSockets(address, port, release(), count)
+}
+
+/** Opens sockets that only send; see io/linux/udp-socket.ts. */
+export async function openSendingSockets(address: number, count: number): Promise<number[]> {
+  const { openSenders } = await import('../io/linux/udp-socket.ts')
+  return openSenders(address, count)
 }
 
 export async function closeDescriptor(fd: number): Promise<void> {

@@ -8,6 +8,8 @@ import type { Step } from '../step.ts'
 export interface WorkerSetup {
   readonly tunFd: number
   readonly socketFd: number
+  /** Sockets that only send, one for each source port; with none, all is sent from the service port. */
+  readonly senderFds: readonly number[]
   /** eventfd that is written to after each command. */
   readonly wakeFd: number
   readonly maxSegments: number

@@ -27,7 +27,11 @@ const port = parentPort!
 const setup = workerData as WorkerSetup
 const memory = new PacketMemory(ENGINE_MEMORY_BYTES, libc.addressOf)
 const device = new Tun(memory, setup.tunFd)
-const socket = new UdpSocket(memory, { fd: setup.socketFd, maxSegments: setup.maxSegments })
+const socket = new UdpSocket(memory, {
+  fd: setup.socketFd,
+  senderFds: setup.senderFds,
+  maxSegments: setup.maxSegments,
+})
 const waits = new PollSet(memory, [setup.tunFd, setup.socketFd, setup.wakeFd])
 const wakeBytes = memory.reserve(EVENTFD_BYTES)
 const engine = new Engine({

@@ -1,6 +1,6 @@
 // `flannelette run`: flags to options.
 import { Command, Option } from 'commander'
-import { parsePublicIp, parseRenewMargin, type RunOptions } from '../config/options.ts'
+import { parsePublicIp, parseRenewMargin, parseSourcePorts, parseWorkers, type RunOptions } from '../config/options.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -27,6 +27,8 @@ interface Flags {
   subnetLeaseRenewMargin: number
   dataplane: RunOptions['dataplane']
   sourceCheck: RunOptions['sourceCheck']
+  workers: number
+  sourcePorts: number
   udpChecksum: 'on' | 'off'
   onExit: RunOptions['onExit']
   logFormat: RunOptions['logFormat']
@@ -51,6 +53,13 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .option('--subnet-lease-renew-margin <minutes>', 'renew so long before expiry (1-1439)', parseRenewMargin, 60)
     .addOption(choice('--dataplane <kind>', 'who moves packets', ['userspace', 'kernel']))
     .addOption(choice('--source-check <mode>', 'whom to accept packets from', ['strict', 'peer', 'off']))
+    .option('--workers <n>', 'threads that move packets, each with a queue of the device (1-16)', parseWorkers, 1)
+    .option(
+      '--source-ports <n>',
+      'UDP ports that flows are spread over; 1: the service port alone (1-256)',
+      parseSourcePorts,
+      16,
+    )
     .addOption(choice('--udp-checksum <mode>', 'outer checksum of the kernel dataplane', ['on', 'off']))
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
@@ -79,6 +88,8 @@ function toOptions(flags: Flags): RunOptions {
     renewMarginMinutes: flags.subnetLeaseRenewMargin,
     dataplane: flags.dataplane,
     sourceCheck: flags.sourceCheck,
+    workers: flags.workers,
+    sourcePorts: flags.sourcePorts,
     udpChecksum: flags.udpChecksum === 'on',
     onExit: flags.onExit,
     logFormat: flags.logFormat,

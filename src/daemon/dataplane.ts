@@ -26,6 +26,8 @@ export interface LocalVtep {
 
 export interface Dataplane {
   readonly kind: 'userspace' | 'kernel'
+  /** By what the underlay can tell flows apart: `none`, `16 source ports`, … */
+  readonly entropy: string
   /** Makes device, address, route and socket. @throws FlanneletteError port-busy, device-foreign, tun-unavailable, not-permitted */
   start(local: LocalVtep): Promise<void>
   /**

@@ -31,6 +31,8 @@ export interface DaemonStatus {
   readonly pid: number
   readonly state: AgentState
   readonly dataplane: Dataplane['kind']
+  /** By what the underlay can tell flows apart. */
+  readonly entropy: string
   readonly store: { readonly name: string; readonly reachable: boolean; readonly why: string }
   readonly node: {
     readonly device: string
@@ -67,6 +69,7 @@ export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): 
     pid: process.pid,
     state: agent.state,
     dataplane: dataplane.kind,
+    entropy: dataplane.entropy,
     store: agent.store,
     node: local === null ? null : nodeStatus(local),
     lease:

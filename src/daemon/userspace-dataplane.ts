@@ -4,27 +4,25 @@ import { readFileSync } from 'node:fs'
 import { release } from 'node:os'
 import {
   closeDescriptor,
-  DataplaneWorker,
   errno,
-  formatIpv4,
   isKernelAtLeast,
   keepOverlayDevice,
   type OpenTun,
-  type OpenUdpSocket,
   openOverlayDevice,
-  openUnderlaySocket,
   type RecordedStep,
   type SourceCheckMode,
   type TunFailure,
+  WorkerGroup,
   type WorkerReport,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
-import { configureOverlayLink, inspectOverlayDevice, removeOverlayLink } from '../host/overlay-link.ts'
+import { configureOverlayLink, inspectOverlayDevice, isAttached, removeOverlayLink } from '../host/overlay-link.ts'
 import { hasRoute } from '../host/proc-route.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep } from './dataplane.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
+import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './underlay-sockets.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
@@ -35,15 +33,19 @@ export interface UserspaceOptions {
   readonly log: Log
   readonly driver: 'offload'
   readonly sourceCheck: SourceCheckMode
+  /** Threads that move packets, each with a queue of the device. */
+  readonly workers: number
+  /** UDP ports that flows are spread over; 1 is the service port alone. */
+  readonly sourcePorts: number
 }
 
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'
   readonly #options: UserspaceOptions
   #local: LocalVtep | null = null
-  #worker: DataplaneWorker | null = null
-  #tun: OpenTun | null = null
-  #socket: OpenUdpSocket | null = null
+  #workers: WorkerGroup | null = null
+  #tuns: readonly OpenTun[] = []
+  #sockets: UnderlaySockets | null = null
   #peerCount = 0
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
@@ -56,17 +58,20 @@ export class UserspaceDataplane implements Dataplane {
 
   async start(local: LocalVtep): Promise<void> {
     this.#local = local
-    this.#socket = await openSocket(local)
+    const sockets = await openSockets(local, this.#options, this.#options.log)
+    this.#sockets = sockets
     try {
-      this.#tun = await this.#openDevice(local)
+      this.#tuns = await this.#openDevice(local)
     } catch (error) {
-      await closeDescriptor(this.#socket.fd)
+      await closeSockets(sockets)
+      this.#sockets = null
       throw error
     }
-    this.#worker = await DataplaneWorker.start({
-      tunFd: this.#tun.fd,
-      socketFd: this.#socket.fd,
-      maxSegments: this.#socket.maxSegments,
+    const { maxSegments, receivesMerged, receiveBufferBytes } = sockets.receiving[0]!
+    this.#workers = await WorkerGroup.start({
+      queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, socketFd: sockets.receiving[index]!.fd })),
+      senderFds: sockets.sendingFds,
+      maxSegments,
       encapsulation: local.encapsulation,
       vni: local.vni,
       mac: local.mac,
@@ -81,16 +86,16 @@ export class UserspaceDataplane implements Dataplane {
         mergeUdp: isKernelAtLeast(release(), MERGES_UDP_FROM),
       },
       onReport: (report) => this.#hear(report),
-      onDeath: (error) => this.#options.log.error('worker-died', `the dataplane worker died: ${error.message}`),
+      onDeath: (error, delayMs) => this.#mourn(error, delayMs),
     })
-    const { maxSegments, receivesMerged, receiveBufferBytes } = this.#socket
-    const fields = { offloads: this.#tun.offloads, maxSegments, receivesMerged, receiveBufferBytes }
+    const facts = { workers: this.#tuns.length, entropy: this.entropy, offloads: this.#tuns[0]!.offloads }
+    const fields = { ...facts, maxSegments, receivesMerged, receiveBufferBytes }
     this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
     this.#tendLater()
   }
 
   /** Makes or finds the device, gives it address and route, and only then lets it outlive us. */
-  async #openDevice(local: LocalVtep): Promise<OpenTun> {
+  async #openDevice(local: LocalVtep): Promise<readonly OpenTun[]> {
     const { deviceName } = local
     const present = await inspectOverlayDevice(deviceName)
     if (present.kind === 'foreign') {
@@ -98,27 +103,44 @@ export class UserspaceDataplane implements Dataplane {
         remedy: `remove it with "${present.removeCommand}" if nothing needs it`,
       })
     }
-    const opened = await openOverlayDevice(deviceName)
+    const isInUse = present.kind === 'ours' && isAttached(present.link)
+    const opened = isInUse ? inUse : await this.#openQueues(deviceName)
     if ('step' in opened) throw tunError(deviceName, opened)
     try {
       await dress(local)
     } catch (error) {
-      await closeDescriptor(opened.fd)
+      await closeAll(opened)
       throw error
     }
-    await keepOverlayDevice(opened.fd, true)
+    await keepOverlayDevice(opened[0]!.fd, true)
     return opened
   }
 
+  /** A device that a former run made with one queue cannot have several, nor the other way round: it is made anew then. */
+  async #openQueues(deviceName: string): Promise<OpenTun[] | TunFailure> {
+    const { workers, log } = this.#options
+    const opened = await openOverlayDevice(deviceName, workers)
+    if (!('step' in opened) || opened.step !== 'attach' || opened.errno !== errno.EINVAL) return opened
+    const why = `${deviceName} was made ${workers > 1 ? 'for one worker' : 'for several workers'}`
+    log.warn('device-recreated', `${why} and is made anew: packets of a moment are lost`)
+    await removeOverlayLink(deviceName)
+    return openOverlayDevice(deviceName, workers)
+  }
+
+  /** By what the underlay can tell flows apart. */
+  get entropy(): string {
+    return this.#sockets === null ? 'none' : entropyOf(this.#sockets)
+  }
+
   replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
-    if (this.#worker === null || this.#local === null) throw new Error('the dataplane is not started')
+    if (this.#workers === null || this.#local === null) throw new Error('the dataplane is not started')
     this.#peerCount = peers.length
-    return this.#worker.replaceTable(forwardingEntries(peers, this.#local))
+    return this.#workers.replaceTable(forwardingEntries(peers, this.#local))
   }
 
   counters(): Readonly<Record<string, number>> {
-    if (this.#worker === null || this.#local === null) return {}
-    const { 'socket.overflowed': overflowed = 0, ...counters } = this.#worker.counters.snapshot()
+    if (this.#workers === null || this.#local === null) return {}
+    const { 'socket.overflowed': overflowed = 0, ...counters } = this.#workers.counters()
     return {
       ...counters,
       // What the kernel lost before we read it: never part of "read", so not among the drops.
@@ -132,30 +154,36 @@ export class UserspaceDataplane implements Dataplane {
     return this.#broken === null ? 0 : this.#peerCount
   }
 
-  /** Records at most `steps` steps of the engine; see DataplaneWorker.trace. */
+  /** Records at most `steps` steps of the engine; see WorkerGroup.trace. */
   trace(steps: number, onSteps: ((steps: readonly RecordedStep[]) => void) | null): void {
-    this.#worker?.trace(steps, onSteps)
+    this.#workers?.trace(steps, onSteps)
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     if (this.#tendTimer !== null) clearTimeout(this.#tendTimer)
     await this.#tending
-    await this.#worker?.stop()
-    this.#worker = null
+    await this.#workers?.stop()
+    this.#workers = null
     if (mode === 'remove' && this.#local !== null) await removeOverlayLink(this.#local.deviceName)
-    if (this.#tun !== null) await closeDescriptor(this.#tun.fd)
-    if (this.#socket !== null) await closeDescriptor(this.#socket.fd)
-    this.#tun = null
-    this.#socket = null
+    await closeAll(this.#tuns)
+    if (this.#sockets !== null) await closeSockets(this.#sockets)
+    this.#tuns = []
+    this.#sockets = null
   }
 
   #hear(report: WorkerReport): void {
     if (report.type === 'device-failed') {
+      if (this.#broken === 'gone') return // another worker has said so
       this.#options.log.error('device-lost', `reading ${this.#local?.deviceName} failed (errno ${report.errno})`)
       this.#broken = 'gone'
     } else if (report.type === 'socket-failed') {
       this.#options.log.error('socket-failed', `receiving failed (errno ${report.errno})`)
     }
+  }
+
+  #mourn(error: Error, delayMs: number): void {
+    const next = delayMs === 0 ? 'the next one takes over' : `the next one takes over in ${delayMs} ms`
+    this.#options.log.error('worker-died', `a dataplane worker died, ${next}: ${error.message}`)
   }
 
   #tendLater(): void {
@@ -172,7 +200,7 @@ export class UserspaceDataplane implements Dataplane {
   async #tend(): Promise<void> {
     const { log } = this.#options
     const local = this.#local
-    if (this.#worker === null || local === null) return
+    if (this.#workers === null || local === null) return
     try {
       if (this.#broken !== 'gone') this.#broken = leadsInto(local) ? null : 'bare'
       if (this.#broken === null) return
@@ -185,11 +213,11 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async #reopen(local: LocalVtep): Promise<void> {
-    const lost = this.#tun
-    this.#tun = await this.#openDevice(local)
+    const lost = this.#tuns
+    this.#tuns = await this.#openDevice(local)
     this.#broken = null // from here on the worker may find the new one gone as well
-    this.#worker?.replaceDevice(this.#tun.fd)
-    if (lost !== null) await closeDescriptor(lost.fd)
+    this.#workers?.replaceDevice(this.#tuns.map(({ fd }) => fd))
+    await closeAll(lost)
   }
 
   async #redress(local: LocalVtep): Promise<void> {
@@ -197,6 +225,13 @@ export class UserspaceDataplane implements Dataplane {
     // Unless the worker has found it gone meanwhile.
     if (this.#broken === 'bare') this.#broken = null
   }
+}
+
+/** As the kernel would say it of a device with one queue; of several it lets anybody take one more. */
+const inUse: TunFailure = { step: 'attach', errno: errno.EBUSY }
+
+async function closeAll(tuns: readonly OpenTun[]): Promise<void> {
+  for (const { fd } of tuns) await closeDescriptor(fd)
 }
 
 /** Address, MTU and route. */
@@ -207,26 +242,6 @@ function dress({ deviceName, overlayAddress, mtuBytes, network }: LocalVtep): Pr
 /** Whether the kernel sends the network's packets into the device: not when it is down, or has lost its address. */
 function leadsInto({ network, deviceName }: LocalVtep): boolean {
   return hasRoute(readFileSync('/proc/thread-self/net/route', 'latin1'), network, deviceName)
-}
-
-async function openSocket(local: LocalVtep): Promise<OpenUdpSocket> {
-  const { underlayAddress, port } = local
-  const opened = await openUnderlaySocket(underlayAddress, port)
-  if (!('step' in opened)) return opened
-  const where = `UDP ${formatIpv4(underlayAddress)}:${port}`
-  if (opened.errno === errno.EADDRINUSE) {
-    throw new FlanneletteError('port-busy', `${where} is in use by another program or by a kernel vxlan device`, {
-      remedy: `find it with "ss -lunp sport = ${port}" and "ip -d link show type vxlan", then stop or delete it`,
-    })
-  }
-  if (opened.errno === errno.EADDRNOTAVAIL) {
-    throw new FlanneletteError('interface-unsuitable', `${where} cannot be bound: the address is not on this host`, {
-      remedy: 'choose the interface with --iface',
-    })
-  }
-  throw new FlanneletteError('not-permitted', `${where} cannot be opened (errno ${opened.errno})`, {
-    remedy: 'run as root or with CAP_NET_ADMIN',
-  })
 }
 
 function tunError(name: string, failure: TunFailure): FlanneletteError {

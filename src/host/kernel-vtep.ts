@@ -29,6 +29,7 @@ const LONGEST_RETRY_MS = 30_000
 
 export class KernelVtep implements Dataplane {
   readonly kind = 'kernel'
+  readonly entropy = 'local port range'
   readonly #options: KernelVtepOptions
   readonly #log: Log
   readonly #clock: Clock

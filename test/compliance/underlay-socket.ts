@@ -31,6 +31,7 @@ export interface Frame {
   readonly to?: string
   readonly tos?: number
   readonly alone?: boolean
+  readonly sender?: number
   /** Sizes of the pieces in which it lies in memory; one piece by default, at most two. */
   readonly pieces?: readonly number[]
 }
@@ -59,8 +60,9 @@ export class Exchange {
   send(...frames: Frame[]): number[] {
     const { memory, near } = this.harness
     this.batch.clear()
-    for (const { bytes, to = FAR, tos = 0, alone = false, pieces = [] } of frames) {
-      if (!this.batch.frame(ip(to), UNDERLAY_PORT, tos, bytes.length, alone)) throw new Error('the batch is full')
+    for (const { bytes, to = FAR, tos = 0, alone = false, sender = 0, pieces = [] } of frames) {
+      if (!this.batch.frame(ip(to), UNDERLAY_PORT, tos, bytes.length, alone, sender))
+        throw new Error('the batch is full')
       let done = 0
       for (const size of [...pieces, bytes.length]) {
         const piece = bytes.slice(done, done + size)

@@ -4,7 +4,14 @@ import { release } from 'node:os'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { EADDRINUSE, EADDRNOTAVAIL, EMSGSIZE } from '../../dataplane/io/errno.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { type OpenUdpSocket, openUdpSocket, type UdpFailure, UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
+import {
+  type OpenUdpSocket,
+  openSenders,
+  openUdpSocket,
+  openUdpSockets,
+  type UdpFailure,
+  UdpSocket,
+} from '../../dataplane/io/linux/udp-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import { SendBatch } from '../../dataplane/io/send-batch.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
@@ -16,7 +23,7 @@ import {
   UNDERLAY_PORT,
   underlaySocketCompliance,
 } from '../compliance/underlay-socket.ts'
-import { inNetwork } from '../support/namespace-socket.ts'
+import { inNetwork, NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip as iproute, ownNamespace } from '../support/own-namespace.ts'
 import { countingBytes, ip } from '../support/packets.ts'
 
@@ -128,6 +135,75 @@ describe('frames beyond the MTU of the underlay', () => {
     const [errno] = exchange.send({ bytes: countingBytes(1473) }, { bytes: countingBytes(1473, 1) })
     // Before Linux 6.14 the kernel said EINVAL.
     expect([EMSGSIZE, 22]).toContain(errno)
+  })
+})
+
+describe('sending sockets', () => {
+  const POOL = 16
+
+  test('give each sender a port of its own, none of them the service port, and keep the order of each', () => {
+    const sockets = harness()
+    const fds = inNetwork(sockets.namespace, () => openSenders(ip(NEAR), POOL))
+    onTestFinished(() => fds.forEach((fd) => void libc.close(fd)))
+    const near = new UdpSocket(sockets.memory, { ...sockets.opened, senderFds: fds })
+    const exchange = new Exchange({ ...sockets, near })
+    const sent = Array.from({ length: 60 }, (_, n) => ({ bytes: countingBytes(100 + n, n), sender: (n * 7) % POOL }))
+    expect(new Set(exchange.send(...sent))).toEqual(new Set([0]))
+    const arrived = exchange.receive()
+    expect(arrived).toHaveLength(sent.length)
+    const ports = new Map<number, Uint8Array[]>()
+    for (const { port, bytes } of arrived) ports.set(port, [...(ports.get(port) ?? []), bytes])
+    expect(ports.size).toBe(POOL)
+    expect(ports.has(UNDERLAY_PORT)).toBe(false)
+    const flows = Array.from({ length: POOL }, (_, sender) => sent.filter((frame) => frame.sender === sender))
+    const bySize = (a: Uint8Array[], b: Uint8Array[]) => a[0]!.length - b[0]!.length
+    const wanted = flows.map((flow) => flow.map(({ bytes }) => bytes))
+    expect([...ports.values()].sort(bySize)).toEqual(wanted.sort(bySize))
+  })
+
+  test('keep next to nothing of what strangers send to them', () => {
+    const { namespace } = harness()
+    const [fd] = inNetwork(namespace, () => openSenders(ip(NEAR), 1))
+    onTestFinished(() => void libc.close(fd!))
+    expect(libc.getsockopt(fd!, 1, 8)).toBeLessThan(5000)
+  })
+})
+
+describe('sockets that share a port', () => {
+  const shared = (namespace: string, count: number) =>
+    inNetwork(namespace, () => openUdpSockets(ip(NEAR), UNDERLAY_PORT + 1, release(), count))
+
+  test('are as many as asked for, and each sender always reaches the same one', async () => {
+    const { namespace, memory } = harness()
+    const opened = shared(namespace, 2)
+    if ('errno' in opened) throw new Error(`errno ${opened.errno}`)
+    onTestFinished(() => opened.forEach(({ fd }) => void libc.close(fd)))
+    const sockets = opened.map((one) => new UdpSocket(memory, one))
+    const slots = new ReceiveSlots(memory, 8)
+    const reached = new Set<number>()
+    for (let peer = 0; peer < 40; peer++) {
+      const sender = NamespaceSocket.udp(namespace, { from: [FAR, 20_000 + peer], to: [NEAR, UNDERLAY_PORT + 1] })
+      for (let n = 0; n < 3; n++) await sender.write(countingBytes(50))
+      sender.close()
+      const counts = sockets.map((socket) => {
+        const received = socket.receive(slots)
+        let bytes = 0
+        for (let slot = 0; slot < received; slot++) bytes += slots.length[slot]!
+        return bytes
+      })
+      expect(counts.filter((bytes) => bytes > 0)).toEqual([150])
+      reached.add(counts.findIndex((bytes) => bytes > 0))
+    }
+    expect(reached.size).toBe(2)
+  })
+
+  test('are refused where somebody listens already, be it one of ours', () => {
+    const { namespace } = harness()
+    const opened = shared(namespace, 2)
+    if ('errno' in opened) throw new Error(`errno ${opened.errno}`)
+    onTestFinished(() => opened.forEach(({ fd }) => void libc.close(fd)))
+    expect(shared(namespace, 2)).toEqual({ step: 'bind', errno: EADDRINUSE })
+    expect(shared(namespace, 1)).toEqual({ step: 'bind', errno: EADDRINUSE })
   })
 })
 

@@ -45,6 +45,8 @@ test('the defaults of run are those of flannel where flannel has them', async ()
     renewMarginMinutes: 60,
     dataplane: 'userspace',
     sourceCheck: 'strict',
+    workers: 1,
+    sourcePorts: 16,
     udpChecksum: true,
     onExit: 'keep',
     logFormat: 'auto',
@@ -56,6 +58,7 @@ test('every flag of run arrives', async () => {
   const { options } = await optionsOf(
     ...['--store=file:/s', '--iface=eth1', '--public-ip=192.0.2.1', '--subnet-file=/e', '--state-dir=/d'],
     ...['--subnet-lease-renew-margin=90', '--dataplane=kernel', '--source-check=off', '--udp-checksum=off'],
+    ...['--workers=2', '--source-ports=1'],
     ...['--on-exit=remove', '--log-format=json', '-v'],
   )
   expect(options).toEqual({
@@ -67,6 +70,8 @@ test('every flag of run arrives', async () => {
     renewMarginMinutes: 90,
     dataplane: 'kernel',
     sourceCheck: 'off',
+    workers: 2,
+    sourcePorts: 1,
     udpChecksum: false,
     onExit: 'remove',
     logFormat: 'json',
@@ -82,6 +87,8 @@ describe('wrong usage is one line and exit code 2', () => {
     ['a store of another kind', ['run', '--store', 'etcd:x', '--state-dir', '/nowhere'], /etcd:x.*file:/],
     ['a word that is no choice', ['run', '--store', 'file:/x', '--dataplane', 'xdp'], /xdp.*userspace, kernel/],
     ['a bad address', ['run', '--store', 'file:/x', '--public-ip', '10.1'], /--public-ip 10\.1 /],
+    ['no worker', ['run', '--store', 'file:/x', '--workers', '0'], /1 to 16/],
+    ['a share of a source port', ['run', '--store', 'file:/x', '--source-ports', '1.5'], /1 to 256/],
     ['a bad margin', ['run', '--store', 'file:/x', '--subnet-lease-renew-margin', '0'], /1 to 1439/],
   ])('%s', async (_, argv, words) => {
     const { code, out, err } = await run(...argv)

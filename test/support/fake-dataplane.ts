@@ -5,6 +5,7 @@ import type { Lease } from '../../src/lease/lease.ts'
 
 export class FakeDataplane implements Dataplane {
   readonly kind = 'userspace'
+  readonly entropy = 'none'
   local: LocalVtep | null = null
   /** Every table that was handed over, with its cause. */
   readonly tables: { readonly peers: readonly Lease[]; readonly cause: string }[] = []

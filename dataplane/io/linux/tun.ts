@@ -14,6 +14,7 @@ const TUNSETVNETHDRSZ = 0x400454d8
 const IFF_TUN = 0x0001
 const IFF_NO_PI = 0x1000
 const IFF_VNET_HDR = 0x4000
+const IFF_MULTI_QUEUE = 0x0100
 
 const TUN_F_CSUM = 0x01
 const TUN_F_TSO4 = 0x02
@@ -48,18 +49,20 @@ export interface OpenTun {
 /**
  * Opens `/dev/net/tun` and attaches to the device `name` (at most 15 bytes), which is made if it is not there.
  * Fails with `attach` EBUSY when another process holds it, EINVAL when a device of another kind has the name, EPERM
- * without CAP_NET_ADMIN.
+ * without CAP_NET_ADMIN. With `multiQueue` the descriptor is one of several that may share the device; a device is of
+ * one mode for life, the other one fails with EINVAL.
  */
-export function openTun(name: string): OpenTun | TunFailure {
+export function openTun(name: string, multiQueue = false): OpenTun | TunFailure {
   const fd = libc.open('/dev/net/tun', O_RDWR | O_NONBLOCK | O_CLOEXEC)
   if (fd < 0) return { step: 'open', errno: -fd }
   const fail = (step: TunFailure['step'], result: number): TunFailure => {
     libc.close(fd)
     return { step, errno: -result }
   }
+  const flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR | (multiQueue ? IFF_MULTI_QUEUE : 0)
   const request = new Uint8Array(IFREQ_BYTES)
   request.set(Buffer.from(name).subarray(0, IFNAMSIZ - 1))
-  new DataView(request.buffer).setUint16(IFNAMSIZ, IFF_TUN | IFF_NO_PI | IFF_VNET_HDR, true)
+  new DataView(request.buffer).setUint16(IFNAMSIZ, flags, true)
   const attached = libc.ioctlPointer(fd, TUNSETIFF, request)
   if (attached < 0) return fail('attach', attached)
   // A persistent device keeps what its last owner set: say again what we need.
@@ -69,6 +72,20 @@ export function openTun(name: string): OpenTun | TunFailure {
     if (libc.ioctlValue(fd, TUNSETOFFLOAD, mask) >= 0) return { fd, offloads: mask }
   }
   return fail('offload', -EBUSY)
+}
+
+/** Opens the device with `count` queues, a descriptor for each: all of them or none. One queue is a device without queues. */
+export function openTunQueues(name: string, count: number): OpenTun[] | TunFailure {
+  const queues: OpenTun[] = []
+  for (let queue = 0; queue < count; queue++) {
+    const opened = openTun(name, count > 1)
+    if ('step' in opened) {
+      for (const { fd } of queues) libc.close(fd)
+      return opened
+    }
+    queues.push(opened)
+  }
+  return queues
 }
 
 /** Whether the device outlives the descriptor: a restart then finds its address, routes and queue as they were. */

@@ -30,7 +30,8 @@ export class WorkerLife {
   #timer: NodeJS.Timeout | null = null
   #startedMs = 0
   #deathsInARow = 0
-  #stopping: Promise<void> | null = null
+  #isStopping = false
+  #stopped: Promise<void> | null = null
   #onGone: (() => void) | null = null
 
   constructor(options: WorkerLifeOptions) {
@@ -59,8 +60,9 @@ export class WorkerLife {
 
   /** Ends the thread; `ask` tells it to. Resolves when it is gone, after 1.4 s at most, also when it died before. */
   stop(ask: () => void): Promise<void> {
-    this.#stopping ??= this.#end(ask)
-    return this.#stopping
+    this.#isStopping = true
+    this.#stopped ??= this.#end(ask)
+    return this.#stopped
   }
 
   async #end(ask: () => void): Promise<void> {
@@ -80,7 +82,7 @@ export class WorkerLife {
   #exited(cause: Error): void {
     this.#worker = null
     this.#onGone?.()
-    if (this.#stopping !== null) return
+    if (this.#isStopping) return
     if (performance.now() - this.#startedMs > RECOVERED_MS) this.#deathsInARow = 0
     const delayMs = restartDelayMs(this.#deathsInARow++)
     this.#timer = setTimeout(() => this.start(), delayMs)

@@ -33,8 +33,20 @@ export class WorkerGroup {
     return generations[0]!
   }
 
-  /** Records at most `steps` steps of each worker; see DataplaneWorker.trace. */
+  /** Records at most `steps` steps of all workers together; see DataplaneWorker.trace. */
   trace(steps: number, onSteps: ((steps: readonly RecordedStep[]) => void) | null): void {
+    let left = steps
+    const share = (recorded: readonly RecordedStep[]): void => {
+      if (left <= 0) return // of a worker that had not heard yet that it is enough
+      const taken = recorded.slice(0, left)
+      left -= taken.length
+      if (left === 0) this.#traceEach(0, null)
+      onSteps?.(taken)
+    }
+    this.#traceEach(steps, share)
+  }
+
+  #traceEach(steps: number, onSteps: ((steps: readonly RecordedStep[]) => void) | null): void {
     for (const worker of this.workers) worker.trace(steps, onSteps)
   }
 

@@ -17,6 +17,8 @@ export interface UnderlaySockets {
   readonly receiving: readonly OpenUdpSocket[]
   /** One for each source port; empty when all is sent from the service port. */
   readonly sendingFds: readonly number[]
+  /** Source ports that were asked for and could not be had. */
+  readonly missingPorts: number
 }
 
 export interface UnderlaySocketsWanted {
@@ -30,13 +32,13 @@ export async function openSockets(local: LocalVtep, wanted: UnderlaySocketsWante
   const { underlayAddress, port } = local
   const receiving = await openUnderlaySockets(underlayAddress, port, wanted.workers)
   if ('step' in receiving) throw socketError(underlayAddress, port, receiving.errno)
-  if (wanted.sourcePorts <= 1) return { receiving, sendingFds: [] }
+  if (wanted.sourcePorts <= 1) return { receiving, sendingFds: [], missingPorts: 0 }
   const sendingFds = await openSendingSockets(underlayAddress, wanted.sourcePorts)
   if (sendingFds.length < wanted.sourcePorts) {
     const got = `${sendingFds.length} of ${wanted.sourcePorts} source ports could be opened`
     log.warn('source-ports-reduced', `${got}: flows spread less over links and cores of the underlay`)
   }
-  return { receiving, sendingFds }
+  return { receiving, sendingFds, missingPorts: wanted.sourcePorts - sendingFds.length }
 }
 
 export async function closeSockets({ receiving, sendingFds }: UnderlaySockets): Promise<void> {

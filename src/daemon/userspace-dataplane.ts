@@ -146,6 +146,7 @@ export class UserspaceDataplane implements Dataplane {
       // What the kernel lost before we read it: never part of "read", so not among the drops.
       'outbound.lost.tun-queue-full': transmitDropped(this.#local.deviceName),
       'inbound.lost.rx-queue-full': overflowed,
+      'downgrade.source-ports': this.#sockets?.missingPorts ?? 0,
     }
   }
 

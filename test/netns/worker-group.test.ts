@@ -119,6 +119,19 @@ describe('two workers', () => {
     }
   })
 
+  test('record no more steps together than they were asked for', async () => {
+    const { group, pods, sink } = await twoWorkers()
+    const counts: number[] = []
+    group.trace(20, (steps) => counts.push(steps.length))
+    await group.replaceTable([entryFor(THERE)])
+    for (const pod of pods) await pod.write(countingBytes(50))
+    expect(await sink.senders(FLOWS)).toHaveLength(FLOWS)
+    await until(() => counts.reduce((sum, count) => sum + count, 0) >= 20)
+    for (const pod of pods) await pod.write(countingBytes(50))
+    expect(await sink.senders(FLOWS)).toHaveLength(FLOWS)
+    expect(counts.reduce((sum, count) => sum + count)).toBe(20)
+  })
+
   test('are one in counters and tables', async () => {
     const { group, pods, peers, sink } = await twoWorkers()
     for (const [n, peer] of peers.entries()) await peer.write(toFlow(n, 100))

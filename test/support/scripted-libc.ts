@@ -5,21 +5,29 @@
 export class ScriptedLibc {
   readonly made: string[] = []
   readonly #script = new Map<string, number[]>()
+  #watcher: ((name: string, args: readonly number[], result: number) => void) | null = null
 
   /** The next calls of that name give these results, in order. */
   give(name: string, ...results: number[]): void {
     this.#script.set(name, [...(this.#script.get(name) ?? []), ...results])
   }
 
+  /** Lets somebody look at each call while it is made. */
+  watch(watcher: (name: string, args: readonly number[], result: number) => void): void {
+    this.#watcher = watcher
+  }
+
   reset(): void {
     this.made.length = 0
     this.#script.clear()
+    this.#watcher = null
   }
 
-  call(name: string): number {
+  call(name: string, args: readonly number[] = []): number {
     this.made.push(name)
     const result = this.#script.get(name)?.shift()
     if (result === undefined) throw new Error(`no result left for ${name}`)
+    this.#watcher?.(name, args, result)
     return result
   }
 }
@@ -27,9 +35,9 @@ export class ScriptedLibc {
 export const scripted = new ScriptedLibc()
 
 const given =
-  (name: string): (() => number) =>
-  () =>
-    scripted.call(name)
+  (name: string): ((...args: number[]) => number) =>
+  (...args) =>
+    scripted.call(name, args)
 
 /** What `vi.mock` puts in the place of the module. */
 export const libcModule = {

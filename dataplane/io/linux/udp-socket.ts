@@ -90,6 +90,11 @@ export function openUdpSocket(address: number, port: number, kernelRelease: stri
   }
 }
 
+/** Trains of datagrams are handed over one by one from now on. */
+export function receiveOneByOne(fd: number): void {
+  libc.setsockopt(fd, SOL_UDP, UDP_GRO, 0)
+}
+
 /** The worker's end of an open socket. */
 export class UdpSocket implements UnderlaySocket {
   readonly maxSegments: number
@@ -103,8 +108,7 @@ export class UdpSocket implements UnderlaySocket {
   /** Whether segmented sends are tried: until the kernel has refused them at work. */
   #segments = true
   #refusals = 0
-  /** Made when first needed: most kernels never refuse. */
-  #singles: SingleSends | null = null
+  readonly #singles: SingleSends
 
   /** `messagesPerCall` bounds what one system call moves, in both directions: 1 for the plain driver. */
   constructor(
@@ -117,6 +121,7 @@ export class UdpSocket implements UnderlaySocket {
     this.#memory = memory
     this.#writable = new PollSet(memory, [options.fd], POLLOUT)
     this.#sendHeaders = new MessageHeaders(memory, MESSAGES)
+    this.#singles = new SingleSends(memory)
   }
 
   receive(slots: ReceiveSlots): number {
@@ -207,8 +212,7 @@ export class UdpSocket implements UnderlaySocket {
 
   /** Sends a message frame by frame, whatever becomes of each. Returns whether any went. */
   #sendFrames(batch: SendBatch, message: number): boolean {
-    const singles = this.#singles ?? new SingleSends(this.#memory)
-    this.#singles = singles
+    const singles = this.#singles
     batch.resent += 1
     let errno = 0
     singles.begin(batch, message)

@@ -5,6 +5,7 @@
 export class ScriptedLibc {
   readonly made: string[] = []
   readonly #script = new Map<string, number[]>()
+  #answer: ((name: string, args: readonly unknown[]) => number) | null = null
   #watcher: ((name: string, args: readonly number[], result: number) => void) | null = null
 
   /** The next calls of that name give these results, in order. */
@@ -17,7 +18,13 @@ export class ScriptedLibc {
     this.#watcher = watcher
   }
 
+  /** What calls give for which the script has nothing (more), instead of throwing. */
+  otherwise(answer: (name: string, args: readonly unknown[]) => number): void {
+    this.#answer = answer
+  }
+
   reset(): void {
+    this.#answer = null
     this.made.length = 0
     this.#script.clear()
     this.#watcher = null
@@ -25,7 +32,7 @@ export class ScriptedLibc {
 
   call(name: string, args: readonly number[] = []): number {
     this.made.push(name)
-    const result = this.#script.get(name)?.shift()
+    const result = this.#script.get(name)?.shift() ?? this.#answer?.(name, args)
     if (result === undefined) throw new Error(`no result left for ${name}`)
     this.#watcher?.(name, args, result)
     return result
@@ -41,6 +48,16 @@ const given =
 
 /** What `vi.mock` puts in the place of the module. */
 export const libcModule = {
+  open: given('open'),
+  close: given('close'),
+  ioctlPointer: given('ioctlPointer'),
+  ioctlValue: given('ioctlValue'),
+  socket: given('socket'),
+  bind: given('bind'),
+  setsockopt: given('setsockopt'),
+  getsockopt: given('getsockopt'),
+  getsockname: given('getsockname'),
+  addressOf: () => 0,
   read: given('read'),
   writev: given('writev'),
   poll: given('poll'),

@@ -5,12 +5,14 @@ import type { EngineSettings } from '../engine/settings.ts'
 import { encodeForwardingTable } from '../forwarding/forwarding-table.ts'
 import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
-import type { RecordedStep, WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
+import type { RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
 import { WorkerLife } from './worker-life.ts'
 
 const RESTARTS = cellOf('worker.restarts')
 
 export interface DataplaneWorkerOptions {
+  /** `offload` unless told otherwise. */
+  readonly driver?: WorkerDriver
   readonly tunFd: number
   readonly socketFd: number
   /** Sockets that only send; see openSendingSockets. With none, all is sent from the service port. */
@@ -104,9 +106,18 @@ export class DataplaneWorker {
   }
 
   #setup(): WorkerSetup {
-    const { socketFd, senderFds = [], maxSegments, encapsulation, vni, mac, settings } = this.#options
+    const {
+      driver = 'offload',
+      socketFd,
+      senderFds = [],
+      maxSegments,
+      encapsulation,
+      vni,
+      mac,
+      settings,
+    } = this.#options
     return {
-      ...{ socketFd, senderFds, maxSegments, encapsulation, vni, mac, settings },
+      ...{ driver, socketFd, senderFds, maxSegments, encapsulation, vni, mac, settings },
       tunFd: this.#tunFd,
       wakeFd: this.#bell.fd,
       counters: this.counters.buffer,

@@ -118,6 +118,6 @@ function openStore(spec: string, log: Log, clock: Clock): LeaseStore {
 
 function createDataplane(options: RunOptions, log: Log): Dataplane {
   if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
-  const { sourceCheck, workers, sourcePorts } = options
-  return new UserspaceDataplane({ log, driver: 'offload', sourceCheck, workers, sourcePorts })
+  const { driver, udpGso, tunOffload, sourceCheck, workers, sourcePorts } = options
+  return new UserspaceDataplane({ log, driver, udpGso, tunOffload, sourceCheck, workers, sourcePorts })
 }

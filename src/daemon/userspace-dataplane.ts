@@ -3,15 +3,20 @@
 import { readFileSync } from 'node:fs'
 import { release } from 'node:os'
 import {
+  chooseUnderlayFeatures,
   closeDescriptor,
   errno,
-  isKernelAtLeast,
+  type Feature,
+  type FeatureName,
   keepOverlayDevice,
   type OpenTun,
   openOverlayDevice,
   type RecordedStep,
+  receiveDatagramsOneByOne,
   type SourceCheckMode,
   type TunFailure,
+  type UdpGsoMode,
+  type WorkerDriver,
   WorkerGroup,
   type WorkerReport,
 } from '../../dataplane/index.ts'
@@ -21,17 +26,20 @@ import { hasRoute } from '../host/proc-route.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep } from './dataplane.ts'
+import { joiningFeatures, plainSocketFeatures } from './driver-features.ts'
+import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './underlay-sockets.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
-/** Older kernels lose merged UDP that reaches a kernel tunnel of a pod (fixed in 6.8.5). */
-const MERGES_UDP_FROM = [6, 8, 5] as const
 
 export interface UserspaceOptions {
   readonly log: Log
-  readonly driver: 'offload'
+  readonly driver: WorkerDriver
+  readonly udpGso: UdpGsoMode
+  /** Whether super-packets and open checksums may cross the device. */
+  readonly tunOffload: boolean
   readonly sourceCheck: SourceCheckMode
   /** Threads that move packets, each with a queue of the device. */
   readonly workers: number
@@ -41,7 +49,9 @@ export interface UserspaceOptions {
 
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'
+  readonly driver: WorkerDriver
   readonly #options: UserspaceOptions
+  readonly #report: FeatureReport
   #local: LocalVtep | null = null
   #workers: WorkerGroup | null = null
   #tuns: readonly OpenTun[] = []
@@ -53,7 +63,9 @@ export class UserspaceDataplane implements Dataplane {
   #tending: Promise<void> | null = null
 
   constructor(options: UserspaceOptions) {
+    this.driver = options.driver
     this.#options = options
+    this.#report = new FeatureReport(options.log)
   }
 
   async start(local: LocalVtep): Promise<void> {
@@ -67,8 +79,9 @@ export class UserspaceDataplane implements Dataplane {
       this.#sockets = null
       throw error
     }
-    const { maxSegments, receivesMerged, receiveBufferBytes } = sockets.receiving[0]!
+    const { maxSegments, joins } = await this.#chooseFeatures(local, this.#tuns[0]!, sockets)
     this.#workers = await WorkerGroup.start({
+      driver: this.driver,
       queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, socketFd: sockets.receiving[index]!.fd })),
       senderFds: sockets.sendingFds,
       maxSegments,
@@ -83,15 +96,32 @@ export class UserspaceDataplane implements Dataplane {
         countsHop: local.encapsulation === 'udp',
         mtuBytes: local.mtuBytes,
         sourceCheck: this.#options.sourceCheck,
-        mergeUdp: isKernelAtLeast(release(), MERGES_UDP_FROM),
+        mergeTcp: joins('tun-gso-tcp4'),
+        mergeUdp: joins('tun-gso-udp'),
       },
       onReport: (report) => this.#hear(report),
       onDeath: (error, delayMs) => this.#mourn(error, delayMs),
     })
-    const facts = { workers: this.#tuns.length, entropy: this.entropy, offloads: this.#tuns[0]!.offloads }
-    const fields = { ...facts, maxSegments, receivesMerged, receiveBufferBytes }
+    const { receivesMerged, receiveBufferBytes } = sockets.receiving[0]!
+    const facts = { driver: this.driver, workers: this.#tuns.length, entropy: this.entropy }
+    const fields = { ...facts, offloads: this.#tuns[0]!.offloads, maxSegments, receivesMerged, receiveBufferBytes }
     this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
     this.#tendLater()
+  }
+
+  /** Finds out what the kernel takes off our hands, and says so. */
+  async #chooseFeatures(local: LocalVtep, tun: OpenTun, { receiving }: UnderlaySockets) {
+    const { driver, udpGso } = this.#options
+    const joining = joiningFeatures(this.#options, release())
+    const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
+    if (driver === 'plain') {
+      for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
+      this.#report.begin([...tun.features, ...joining, ...plainSocketFeatures()])
+      return { maxSegments: 1, joins }
+    }
+    const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, receiving[0]!, udpGso)
+    this.#report.begin([...tun.features, ...joining, ...features])
+    return { maxSegments, joins }
   }
 
   /** Makes or finds the device, gives it address and route, and only then lets it outlive us. */
@@ -118,13 +148,14 @@ export class UserspaceDataplane implements Dataplane {
 
   /** A device that a former run made with one queue cannot have several, nor the other way round: it is made anew then. */
   async #openQueues(deviceName: string): Promise<OpenTun[] | TunFailure> {
-    const { workers, log } = this.#options
-    const opened = await openOverlayDevice(deviceName, workers)
+    const { workers, tunOffload, log } = this.#options
+    const wishes = { header: this.driver !== 'plain', offloads: tunOffload }
+    const opened = await openOverlayDevice(deviceName, workers, wishes)
     if (!('step' in opened) || opened.step !== 'attach' || opened.errno !== errno.EINVAL) return opened
     const why = `${deviceName} was made ${workers > 1 ? 'for one worker' : 'for several workers'}`
     log.warn('device-recreated', `${why} and is made anew: packets of a moment are lost`)
     await removeOverlayLink(deviceName)
-    return openOverlayDevice(deviceName, workers)
+    return openOverlayDevice(deviceName, workers, wishes)
   }
 
   /** By what the underlay can tell flows apart. */
@@ -141,13 +172,19 @@ export class UserspaceDataplane implements Dataplane {
   counters(): Readonly<Record<string, number>> {
     if (this.#workers === null || this.#local === null) return {}
     const { 'socket.overflowed': overflowed = 0, ...counters } = this.#workers.counters()
+    this.#report.look(counters)
     return {
       ...counters,
+      ...this.#report.counters(),
       // What the kernel lost before we read it: never part of "read", so not among the drops.
       'outbound.lost.tun-queue-full': transmitDropped(this.#local.deviceName),
       'inbound.lost.rx-queue-full': overflowed,
       'downgrade.source-ports': this.#sockets?.missingPorts ?? 0,
     }
+  }
+
+  features(): readonly Feature[] {
+    return this.#report.features
   }
 
   /** The engine takes all peers at once; none is reached without the device. */

@@ -69,6 +69,7 @@ export async function runningWorkers(count: number, sourcePorts = 0) {
       overlayIpv6: null,
       ipv6Subnet: null,
       countsHop: false,
+      mergeTcp: true,
       mergeUdp: true,
     },
     onReport: (report) => reports.push(report),

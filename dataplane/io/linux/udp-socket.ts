@@ -1,7 +1,7 @@
 // The underlay socket: opened by the main thread, used by a worker. sendmmsg(2) with UDP_SEGMENT, recvmmsg(2) with
 // UDP_GRO (udp(7)).
 import type { PacketMemory } from '../../memory/packet-memory.ts'
-import { EAGAIN, EINTR, ENOBUFS } from '../errno.ts'
+import { EAGAIN, EINTR, EINVAL, EIO, EMSGSIZE, ENOBUFS } from '../errno.ts'
 import { isKernelAtLeast } from '../kernel-release.ts'
 import { type ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
 import type { SendBatch } from '../send-batch.ts'
@@ -10,6 +10,7 @@ import * as libc from './libc.ts'
 import { AF_INET, MessageHeaders, type ReceivedControl, socketAddress } from './message-header.ts'
 import { POLLOUT, PollSet } from './poll-set.ts'
 import { SenderOrder } from './sender-order.ts'
+import { SingleSends } from './single-sends.ts'
 
 const SOCK_DGRAM = 2
 const SOCK_NONBLOCK = 0x800
@@ -44,6 +45,8 @@ const SEGMENTS_FROM_6_9 = 127
 const MESSAGES = 64
 /** What a socket that only sends keeps of datagrams that strangers send to it; the kernel makes the least of it. */
 const NO_RECEIVE_BUFFER = 0
+/** Segmented sends that may be refused with EINVAL before no more are tried. */
+const REFUSALS = 3
 
 export interface UdpFailure {
   readonly step: 'socket' | 'bind'
@@ -152,6 +155,13 @@ export interface UdpSocketOptions {
   readonly maxSegments: number
   /** Sockets that send, see {@link openSenders}; with none, `fd` sends. */
   readonly senderFds?: readonly number[]
+  /** Bounds what one system call moves, in both directions: 1 for the plain driver. */
+  readonly messagesPerCall?: number
+}
+
+/** Trains of datagrams are handed over one by one from now on. */
+export function receiveOneByOne(fd: number): void {
+  libc.setsockopt(fd, SOL_UDP, UDP_GRO, 0)
 }
 
 /** The worker's end of an open socket. */
@@ -165,10 +175,16 @@ export class UdpSocket implements UnderlaySocket {
   readonly #writable: PollSet
   readonly #sendHeaders: MessageHeaders
   readonly #control: ReceivedControl = { segmentSize: 0, tos: 0, overflowed: 0 }
+  readonly #messagesPerCall: number
   #receiveHeaders: MessageHeaders | null = null
+  /** Whether segmented sends are tried: until the kernel has refused them at work. */
+  #segments = true
+  #refusals = 0
+  readonly #singles: SingleSends
 
   constructor(memory: PacketMemory, options: UdpSocketOptions) {
     this.maxSegments = options.maxSegments
+    this.#messagesPerCall = options.messagesPerCall ?? MESSAGES
     this.#fd = options.fd
     // Without sockets of their own for sending, everything leaves from the service port.
     this.#senderFds = options.senderFds?.length ? options.senderFds : [options.fd]
@@ -176,12 +192,14 @@ export class UdpSocket implements UnderlaySocket {
     this.#memory = memory
     this.#writable = new PollSet(memory, [options.fd], POLLOUT)
     this.#sendHeaders = new MessageHeaders(memory, MESSAGES)
+    this.#singles = new SingleSends(memory)
   }
 
   receive(slots: ReceiveSlots): number {
     const headers = this.#receiveHeaders ?? this.#prepareReceive(slots)
     const { first } = slots
-    const received = libc.recvmmsg(this.#fd, headers.addressOf(first), slots.capacity - first, MSG_DONTWAIT)
+    const most = Math.min(slots.capacity - first, this.#messagesPerCall)
+    const received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
     if (received < 0) return received === -EAGAIN || received === -EINTR ? 0 : received
     const control = this.#control
     for (let slot = first; slot < first + received; slot++) {
@@ -217,28 +235,87 @@ export class UdpSocket implements UnderlaySocket {
       headers.setIovecs(place, batch.iovecAt(message), batch.iovecCount[message]!)
       headers.setSendControl(place, batch.segmentSize(message), batch.tos[message]!)
     }
-    for (let place = 0; place < batch.count; ) place = this.#sendFromOne(batch, order, place)
+    for (let place = 0; place < batch.count; ) place = this.#sendNext(batch, order, place)
   }
 
-  /** Sends what leaves from the same port as the message at `first` in the order; returns the place behind it. */
-  #sendFromOne(batch: SendBatch, order: Uint8Array, first: number): number {
-    const sender = batch.sender[order[first]!]!
-    const fd = this.#senderFds[sender % this.senders]!
-    let end = first + 1
-    while (end < batch.count && batch.sender[order[end]!] === sender) end++
-    let done = first
-    let retries = 0
-    while (done < end) {
-      const sent = libc.sendmmsg(fd, this.#sendHeaders.addressOf(done), end - done, 0)
-      if (sent > 0) {
-        done += sent
-        retries = 0
-      } else if (sent !== -EINTR && !this.#mayRetry(fd, -sent, retries++)) {
-        batch.errno[order[done++]!] = -sent
-        retries = 0
-      }
+  /** Sends what one call can carry from the message at `place` of the order on; returns the place behind what is settled. */
+  #sendNext(batch: SendBatch, order: Uint8Array, place: number): number {
+    const message = order[place]!
+    if (!this.#segments && batch.packets[message]! > 1) {
+      this.#sendFrames(batch, message)
+      return place + 1
+    }
+    const count = this.#endOfSends(batch, order, place) - place
+    const sent = this.#sendSome(this.#fdFor(batch, message), this.#sendHeaders, place, count)
+    if (sent > 0) return place + sent
+    this.#settle(batch, message, -sent)
+    return place + 1
+  }
+
+  #fdFor(batch: SendBatch, message: number): number {
+    return this.#senderFds[batch.sender[message]! % this.senders]!
+  }
+
+  /** Up to which place one call may go: to the next port, and without segmented sends to the next message that would need one. */
+  #endOfSends(batch: SendBatch, order: Uint8Array, from: number): number {
+    const most = Math.min(batch.count, from + this.#messagesPerCall)
+    const sender = batch.sender[order[from]!]!
+    let end = from + 1
+    while (end < most && batch.sender[order[end]!] === sender) {
+      if (!this.#segments && batch.packets[order[end]!] !== 1) break
+      end++
     }
     return end
+  }
+
+  /** Sends at most `count` messages from `first` on. Returns how many went, or -errno of the first, tried as often as fits. */
+  #sendSome(fd: number, headers: MessageHeaders, first: number, count: number): number {
+    for (let retries = 0; ; ) {
+      const sent = libc.sendmmsg(fd, headers.addressOf(first), count, 0)
+      if (sent >= 0) return sent
+      if (sent !== -EINTR && !this.#mayRetry(fd, -sent, retries++)) return sent
+    }
+  }
+
+  /**
+   * A message that failed. A segmented one that was refused as such is sent frame by frame, and remembered: EIO says that
+   * segmented sends do not work here, EINVAL may have a reason of its own, EMSGSIZE says something of one path only.
+   */
+  #settle(batch: SendBatch, message: number, errno: number): void {
+    const refused = errno === EIO || errno === EINVAL || errno === EMSGSIZE
+    if (!refused || batch.packets[message] === 1) {
+      batch.errno[message] = errno
+      return
+    }
+    // Where single frames fail as well, it was not for being segmented.
+    const went = this.#sendFrames(batch, message)
+    if (!went || errno === EMSGSIZE) return
+    this.#refusals += errno === EIO ? REFUSALS : 1
+    if (this.#refusals < REFUSALS) return
+    this.#segments = false
+    batch.givenUp = 1
+  }
+
+  /** Sends a message frame by frame, whatever becomes of each. Returns whether any went. */
+  #sendFrames(batch: SendBatch, message: number): boolean {
+    const singles = this.#singles
+    const fd = this.#fdFor(batch, message)
+    batch.resent += 1
+    let errno = 0
+    singles.begin(batch, message)
+    while (singles.next(batch, message)) {
+      for (let done = 0; done < singles.count; ) {
+        const sent = this.#sendSome(fd, singles.headers, done, singles.count - done)
+        if (sent <= 0) errno = -sent
+        for (let frame = done; frame < done + sent; frame++) {
+          batch.sentPackets[message]! += 1
+          batch.sentBytes[message]! += singles.bytesOf(frame)
+        }
+        done += Math.max(sent, 1)
+      }
+    }
+    batch.errno[message] = errno
+    return batch.sentPackets[message]! > 0
   }
 
   /** Whether the message that failed shall be tried again; waits for room first, never longer than SEND_WAIT_MS. */

@@ -1,9 +1,9 @@
 // Underlay → TUN. How a packet goes, each numbered line a step that can be traced:
 //
 //   1  receive    a batch of datagrams; a train that the kernel merged is cut into its frames
-//   2  decap      tunnel header: ours, for us; inner IPv4 header whole and sound; padding cut
+//   2  decap      tunnel header: ours, for us; inner IP header whole and sound; padding cut
 //   3  source     the outer source must hold the lease in which the inner source lies
-//   4  ecn        congestion marks of the outer header are carried over
+//   4  ecn        congestion marks of the outer header are carried over; a tunnel that counts as a hop takes one off
 //   5  checksum   TCP and UDP verified; left open by a kernel next door: passed on as open
 //   6  merge      consecutive packets of a flow become one super-packet (coalesce.ts)
 //   7  write      into the TUN (tun-writer.ts)

@@ -117,6 +117,8 @@ export const NODES = [
 ] as const
 type NodePlan = (typeof NODES)[number]
 const QUEUE_LENGTH = 64
+/** As a daemon has by default. */
+const SENDERS = 16
 
 /** A node of the pair that sends and receives through `socket`. */
 export function buildNode(
@@ -176,7 +178,7 @@ class Pair {
       new PacketMemory(2 * (ENGINE_MEMORY_BYTES + (QUEUE_LENGTH + 1) * SLOT_BYTES) + SLOT_BYTES * 2),
     )
     const open = ({ underlayAddress }: NodePlan) =>
-      underlay.open({ address: underlayAddress, port: PORT, queueLength: QUEUE_LENGTH })
+      underlay.open({ address: underlayAddress, port: PORT, queueLength: QUEUE_LENGTH, senders: SENDERS })
     this.sender = buildNode(NODES[0], NODES[1], underlay.memory, open(NODES[0]), scenario.encapsulation)
     this.receiver = buildNode(NODES[1], NODES[0], underlay.memory, open(NODES[1]), scenario.encapsulation)
     this.#packetAt = underlay.memory.reserve(packet.length)

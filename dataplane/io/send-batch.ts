@@ -22,6 +22,8 @@ export class SendBatch {
   readonly port = new Uint16Array(MESSAGES)
   /** Outer TOS byte: only its ECN bits are ever set. */
   readonly tos = new Uint8Array(MESSAGES)
+  /** Which of the socket's source ports it leaves from, see UnderlaySocket.senders. */
+  readonly sender = new Uint16Array(MESSAGES)
   /** Bytes of each frame of the message but the last, which may be shorter. */
   readonly frameBytes = new Uint32Array(MESSAGES)
   readonly packets = new Uint32Array(MESSAGES)
@@ -30,6 +32,16 @@ export class SendBatch {
   readonly iovecCount = new Uint32Array(MESSAGES)
   /** What became of each message: 0 or an errno. Written by the socket. */
   readonly errno = new Int32Array(MESSAGES)
+  /**
+   * Frames, and their bytes, that left all the same although the message has an errno: only where the socket had to send
+   * it frame by frame. Written by the socket.
+   */
+  readonly sentPackets = new Uint32Array(MESSAGES)
+  readonly sentBytes = new Uint32Array(MESSAGES)
+  /** Messages sent frame by frame since the engine counted last, because the kernel refused them as they were. */
+  resent = 0
+  /** 1 when the socket has given up segmented sends since the engine counted last. */
+  givenUp = 0
   count = 0
 
   readonly #memory: PacketMemory
@@ -46,12 +58,13 @@ export class SendBatch {
 
   /**
    * Makes room for one frame of `length` bytes: at the end of the last message when it may join, else as a new one.
-   * `alone` keeps it by itself (a datagram that the underlay must fragment cannot be part of a segmented send).
+   * `alone` keeps it by itself (a datagram that the underlay must fragment cannot be part of a segmented send); frames
+   * of different senders never share a message.
    * Follow with {@link add} for its bytes. Returns false when the batch is full: send it, then ask again.
    */
-  frame(address: number, port: number, tos: number, length: number, alone: boolean): boolean {
+  frame(address: number, port: number, tos: number, length: number, alone: boolean, sender = 0): boolean {
     const last = this.count - 1
-    if (this.#open && !alone && this.#fits(last, address, port, tos, length)) {
+    if (this.#open && !alone && this.#fits(last, address, port, tos, length, sender)) {
       this.packets[last]! += 1
       this.bytes[last]! += length
       this.#open = length === this.frameBytes[last]
@@ -62,17 +75,20 @@ export class SendBatch {
     this.address[next] = address
     this.port[next] = port
     this.tos[next] = tos
+    this.sender[next] = sender
     this.frameBytes[next] = length
     this.packets[next] = 1
     this.bytes[next] = length
     this.firstIovec[next] = this.#iovecsUsed
     this.iovecCount[next] = 0
     this.errno[next] = 0
+    this.sentPackets[next] = 0
+    this.sentBytes[next] = 0
     this.#open = !alone
     return true
   }
 
-  #fits(last: number, address: number, port: number, tos: number, length: number): boolean {
+  #fits(last: number, address: number, port: number, tos: number, length: number, sender: number): boolean {
     return (
       length <= this.frameBytes[last]! &&
       (this.address[last]! | 0) === (address | 0) &&
@@ -81,7 +97,8 @@ export class SendBatch {
       this.iovecCount[last]! + 2 <= MAX_IOVECS_PER_MESSAGE &&
       this.#iovecsUsed + 2 <= IOVECS &&
       this.port[last] === port &&
-      this.tos[last] === tos
+      this.tos[last] === tos &&
+      this.sender[last] === sender
     )
   }
 
@@ -138,12 +155,15 @@ export class SendBatch {
     this.address[0] = this.address[last]!
     this.port[0] = this.port[last]!
     this.tos[0] = this.tos[last]!
+    this.sender[0] = this.sender[last]!
     this.frameBytes[0] = this.frameBytes[last]!
     this.packets[0] = this.packets[last]!
     this.bytes[0] = this.bytes[last]!
     this.firstIovec[0] = this.firstIovec[last]!
     this.iovecCount[0] = this.iovecCount[last]!
     this.errno[0] = 0
+    this.sentPackets[0] = 0
+    this.sentBytes[0] = 0
     this.#iovecsUsed = iovecsUsed
     this.#open = true
     this.count = 1

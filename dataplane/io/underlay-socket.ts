@@ -5,6 +5,8 @@ import type { SendBatch } from './send-batch.ts'
 export interface UnderlaySocket {
   /** Segments that one send may carry (UDP_SEGMENT); 1 when the kernel cannot cut datagrams for us. */
   readonly maxSegments: number
+  /** Source ports that a message can leave from, chosen by its `sender` (0 to this less one); 1 when absent. */
+  readonly senders?: number
   /**
    * Receives datagrams (or trains of equal-sized ones, see ReceiveSlots.segmentSize) without waiting, into the slots from
    * `slots.first` on, as far as they reach. Returns how many, 0 when there is nothing to receive now, or -errno.

@@ -25,12 +25,14 @@ interface Held {
   address: number
   port: number
   tos: number
+  sender: number
   /** Frames that have still to pass it; -1 when the place is free. */
   wait: number
 }
 
 export class FaultInjector implements UnderlaySocket {
   readonly maxSegments: number
+  readonly senders: number
   readonly #inner: UnderlaySocket
   readonly #memory: PacketMemory
   readonly #faults: Required<Faults>
@@ -44,11 +46,20 @@ export class FaultInjector implements UnderlaySocket {
     this.#inner = inner
     this.#memory = memory
     this.maxSegments = inner.maxSegments
+    this.senders = inner.senders ?? 1
     this.#faults = { loss: 0, duplicate: 0, reorder: 0, corrupt: 0, ...faults }
     this.#random = random
     this.#out = new SendBatch(memory, 1)
     this.#scratch = memory.reserve(SLOT_BYTES)
-    const place = (): Held => ({ at: memory.reserve(SLOT_BYTES), length: 0, address: 0, port: 0, tos: 0, wait: -1 })
+    const place = (): Held => ({
+      at: memory.reserve(SLOT_BYTES),
+      length: 0,
+      address: 0,
+      port: 0,
+      tos: 0,
+      sender: 0,
+      wait: -1,
+    })
     this.#held = Array.from({ length: HOLD }, place)
   }
 
@@ -102,14 +113,15 @@ export class FaultInjector implements UnderlaySocket {
     const address = batch.address[message]!
     const port = batch.port[message]!
     const tos = batch.tos[message]!
+    const sender = batch.sender[message]!
     if (free !== undefined) {
       this.#memory.bytes.copyWithin(free.at, this.#scratch, this.#scratch + length)
-      Object.assign(free, { length, address, port, tos, wait: Math.floor(this.#random() * HOLD) })
+      Object.assign(free, { length, address, port, tos, sender, wait: Math.floor(this.#random() * HOLD) })
       if (copies === 1) return
     }
     for (let copy = free === undefined ? 0 : 1; copy < copies; copy++) {
       // A message of which a frame failed has failed, as far as its sender can be told.
-      const errno = this.#send(this.#scratch, length, address, port, tos)
+      const errno = this.#send(this.#scratch, length, address, port, tos, sender)
       if (errno !== 0) batch.errno[message] = errno
     }
   }
@@ -121,13 +133,13 @@ export class FaultInjector implements UnderlaySocket {
 
   #release(held: Held): void {
     held.wait = -1
-    this.#send(held.at, held.length, held.address, held.port, held.tos)
+    this.#send(held.at, held.length, held.address, held.port, held.tos, held.sender)
   }
 
   /** At once: the bytes of a frame are reused for the next one. Returns 0 or an errno. */
-  #send(at: number, length: number, address: number, port: number, tos: number): number {
+  #send(at: number, length: number, address: number, port: number, tos: number, sender: number): number {
     this.#out.clear()
-    this.#out.frame(address, port, tos, length, true)
+    this.#out.frame(address, port, tos, length, true, sender)
     this.#out.add(at, length)
     this.#inner.send(this.#out)
     return this.#out.errno[0]!

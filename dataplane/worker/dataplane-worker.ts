@@ -1,16 +1,22 @@
-// The main thread's handle on a worker: says things to it, hears what it reports, ends it. One per TUN queue.
-import { extname } from 'node:path'
-import { Worker } from 'node:worker_threads'
-import { Counters } from '../engine/counters.ts'
+// The main thread's handle on a worker: says things to it, hears what it reports, ends it. One per TUN queue. A thread
+// that dies is replaced behind it: device, socket, table and counters go on, recorded steps end.
+import { Counters, cellOf } from '../engine/counters.ts'
 import type { EngineSettings } from '../engine/settings.ts'
 import { encodeForwardingTable } from '../forwarding/forwarding-table.ts'
 import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
-import type { RecordedStep, WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
+import type { RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
+import { WorkerLife } from './worker-life.ts'
+
+const RESTARTS = cellOf('worker.restarts')
 
 export interface DataplaneWorkerOptions {
+  /** `offload` unless told otherwise. */
+  readonly driver?: WorkerDriver
   readonly tunFd: number
   readonly socketFd: number
+  /** Sockets that only send; see openSendingSockets. With none, all is sent from the service port. */
+  readonly senderFds?: readonly number[]
   readonly maxSegments: number
   readonly encapsulation: 'vxlan' | 'udp'
   readonly vni: number
@@ -18,18 +24,18 @@ export interface DataplaneWorkerOptions {
   readonly settings: EngineSettings
   /** Called for what the worker says by itself: failed descriptors. */
   onReport(report: WorkerReport): void
-  /** The thread ended without being asked to. */
-  onDeath(error: Error): void
+  /** The thread ended without being asked to; the next one starts in `delayMs`. */
+  onDeath(error: Error, delayMs: number): void
 }
 
 export class DataplaneWorker {
   readonly counters: Counters
-  readonly #worker: Worker
-  /** Resolves when the thread has ended, asked to or not. */
-  readonly #gone: Promise<void>
+  readonly #life: WorkerLife
   readonly #bell: Doorbell
   readonly #options: DataplaneWorkerOptions
   readonly #tableWaiters = new Map<number, () => void>()
+  #tunFd: number
+  #table: SharedArrayBuffer | null = null
   #generation = 0
   #onSteps: ((steps: readonly RecordedStep[]) => void) | null = null
   #stopping = false
@@ -39,19 +45,18 @@ export class DataplaneWorker {
   private constructor(options: DataplaneWorkerOptions, bell: Doorbell) {
     this.#options = options
     this.#bell = bell
+    this.#tunFd = options.tunFd
     this.counters = new Counters()
-    const { tunFd, socketFd, maxSegments, encapsulation, vni, mac, settings } = options
-    const setup: WorkerSetup = {
-      ...{ tunFd, socketFd, maxSegments, encapsulation, vni, mac, settings },
-      wakeFd: bell.fd,
-      counters: this.counters.buffer,
-    }
-    // `.ts` when run from source, `.js` when built.
-    const script = new URL(`./worker-main${extname(import.meta.url)}`, import.meta.url)
-    this.#worker = new Worker(script, { workerData: setup })
-    this.#gone = new Promise((resolve) => this.#worker.once('exit', () => resolve()))
-    this.#worker.on('message', (report: WorkerReport) => this.#hear(report))
-    this.#worker.on('error', (error) => this.#options.onDeath(error as Error))
+    this.#life = new WorkerLife({
+      setup: () => this.#setup(),
+      onStart: () => this.#brief(),
+      onReport: (report) => this.#hear(report),
+      onDeath: (error, delayMs) => {
+        this.counters.add(RESTARTS, 1)
+        options.onDeath(error, delayMs)
+      },
+    })
+    this.#life.start()
   }
 
   /** Starts a worker. It forwards nothing until its first table. */
@@ -64,10 +69,15 @@ export class DataplaneWorker {
     return this.#generation
   }
 
-  /** Hands over a whole new table. Resolves with its generation once packets are forwarded by it. */
+  /**
+   * Hands over a whole new table. Resolves with its generation once packets are forwarded by it, be it by the next thread
+   * after one that died, or when the worker is stopped.
+   */
   replaceTable(entries: readonly ForwardingEntry[]): Promise<number> {
     const generation = ++this.#generation
     const table = encodeForwardingTable(entries, generation)
+    this.#table = table
+    if (this.#ended) return Promise.resolve(generation)
     return new Promise((resolve) => {
       this.#tableWaiters.set(generation, () => resolve(generation))
       this.#say({ type: 'table', table })
@@ -82,36 +92,61 @@ export class DataplaneWorker {
 
   /** Goes on with a TUN that was opened anew. */
   replaceDevice(fd: number): void {
+    this.#tunFd = fd
     this.#say({ type: 'device', fd })
   }
 
   /** Ends the thread after what it is doing. Resolves when it is gone, also when it died before; descriptors stay open, they are the caller's. */
   async stop(): Promise<void> {
     this.#stopping = true
-    this.#say({ type: 'stop' })
-    await this.#gone
+    await this.#life.stop(() => this.#say({ type: 'stop' }))
     if (!this.#ended) this.#bell.close()
     this.#ended = true
+    this.#releaseWaiters(this.#generation)
+  }
+
+  #setup(): WorkerSetup {
+    const {
+      driver = 'offload',
+      socketFd,
+      senderFds = [],
+      maxSegments,
+      encapsulation,
+      vni,
+      mac,
+      settings,
+    } = this.#options
+    return {
+      ...{ driver, socketFd, senderFds, maxSegments, encapsulation, vni, mac, settings },
+      tunFd: this.#tunFd,
+      wakeFd: this.#bell.fd,
+      counters: this.counters.buffer,
+    }
+  }
+
+  /** What a thread that was started must know beyond its setup: what was said to the one before it is lost. */
+  #brief(): void {
+    if (this.#table !== null) this.#say({ type: 'table', table: this.#table })
   }
 
   #say(command: WorkerCommand): void {
     if (this.#ended) return
-    this.#worker.postMessage(command)
+    this.#life.say(command)
     this.#bell.ring()
   }
 
   #hear(report: WorkerReport): void {
-    if (report.type === 'steps') {
-      this.#onSteps?.(report.steps)
-    } else if (report.type === 'table') {
-      // Tables overtaken by a later one are in force no more: whoever waits for them need not wait longer.
-      for (const [generation, resolve] of this.#tableWaiters) {
-        if (generation > report.generation) continue
-        this.#tableWaiters.delete(generation)
-        resolve()
-      }
-    } else if (!this.#stopping) {
-      this.#options.onReport(report)
+    if (report.type === 'steps') this.#onSteps?.(report.steps)
+    else if (report.type === 'table') this.#releaseWaiters(report.generation)
+    else if (!this.#stopping) this.#options.onReport(report)
+  }
+
+  /** Tables overtaken by a later one are in force no more: whoever waits for them need not wait longer. */
+  #releaseWaiters(upTo: number): void {
+    for (const [generation, resolve] of this.#tableWaiters) {
+      if (generation > upTo) continue
+      this.#tableWaiters.delete(generation)
+      resolve()
     }
   }
 }

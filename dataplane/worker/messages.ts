@@ -5,10 +5,16 @@ import type { Offender } from '../engine/offenders.ts'
 import type { EngineSettings } from '../engine/settings.ts'
 import type { Step } from '../step.ts'
 
+/** `plain`: a TUN without virtio-net headers, and one packet a system call in every direction. */
+export type WorkerDriver = 'offload' | 'plain'
+
 /** Everything a worker needs from its first moment on. */
 export interface WorkerSetup {
+  readonly driver: WorkerDriver
   readonly tunFd: number
   readonly socketFd: number
+  /** Sockets that only send, one for each source port; with none, all is sent from the service port. */
+  readonly senderFds: readonly number[]
   /** eventfd that is written to after each command. */
   readonly wakeFd: number
   readonly maxSegments: number

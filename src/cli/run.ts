@@ -1,6 +1,13 @@
 // `flannelette run`: flags to options.
 import { Command, Option } from 'commander'
-import { collectSourceAllow, parsePublicIp, parseRenewMargin, type RunOptions } from '../config/options.ts'
+import {
+  collectSourceAllow,
+  parsePublicIp,
+  parseRenewMargin,
+  parseSourcePorts,
+  parseWorkers,
+  type RunOptions,
+} from '../config/options.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -28,8 +35,13 @@ interface Flags {
   stateDir: string
   subnetLeaseRenewMargin: number
   dataplane: RunOptions['dataplane']
+  driver: RunOptions['driver']
+  udpGso: RunOptions['udpGso']
+  tunOffload: 'on' | 'off'
   sourceCheck: RunOptions['sourceCheck']
   sourceAllow: RunOptions['sourceAllow']
+  workers: number
+  sourcePorts: number
   udpChecksum: 'on' | 'off'
   onExit: RunOptions['onExit']
   logFormat: RunOptions['logFormat']
@@ -53,12 +65,22 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     )
     .option('--subnet-lease-renew-margin <minutes>', 'renew so long before expiry (1-1439)', parseRenewMargin, 60)
     .addOption(choice('--dataplane <kind>', 'who moves packets', ['userspace', 'kernel']))
+    .addOption(choice('--driver <kind>', 'how the userspace dataplane moves them', ['offload', 'plain']))
+    .addOption(choice('--udp-gso <mode>', 'trains of datagrams sent as one', ['auto', 'on', 'off']))
+    .addOption(choice('--tun-offload <mode>', 'super-packets and open checksums on the device', ['on', 'off']))
     .addOption(choice('--source-check <mode>', 'whom to accept packets from', ['strict', 'peer', 'off']))
     .option(
       '--source-allow <cidr>',
       'inner sources that any peer may forward for others (repeatable)',
       collectSourceAllow,
       [],
+    )
+    .option('--workers <n>', 'threads that move packets, each with a queue of the device (1-16)', parseWorkers, 1)
+    .option(
+      '--source-ports <n>',
+      'UDP ports that flows are spread over; 1: the service port alone (1-256)',
+      parseSourcePorts,
+      16,
     )
     .addOption(choice('--udp-checksum <mode>', 'outer checksum of the kernel dataplane', ['on', 'off']))
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
@@ -91,8 +113,13 @@ function toOptions(flags: Flags): RunOptions {
     stateDirectory: flags.stateDir,
     renewMarginMinutes: flags.subnetLeaseRenewMargin,
     dataplane: flags.dataplane,
+    driver: flags.driver,
+    udpGso: flags.udpGso,
+    tunOffload: flags.tunOffload === 'on',
     sourceCheck: flags.sourceCheck,
     sourceAllow: flags.sourceAllow,
+    workers: flags.workers,
+    sourcePorts: flags.sourcePorts,
     udpChecksum: flags.udpChecksum === 'on',
     onExit: flags.onExit,
     logFormat: flags.logFormat,

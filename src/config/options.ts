@@ -6,6 +6,8 @@ import {
   parseIpv6Prefix,
   parsePrefix,
   type SourceCheckMode,
+  type UdpGsoMode,
+  type WorkerDriver,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
@@ -23,9 +25,16 @@ export interface RunOptions {
   /** Minutes before expiry at which the lease is renewed, 1 to 1439. */
   readonly renewMarginMinutes: number
   readonly dataplane: DataplaneKind
+  readonly driver: WorkerDriver
+  readonly udpGso: UdpGsoMode
+  readonly tunOffload: boolean
   readonly sourceCheck: SourceCheckMode
   /** Inner sources that any peer may forward for others. */
   readonly sourceAllow: readonly Prefix[]
+  /** Threads of the userspace dataplane, 1 to 16. */
+  readonly workers: number
+  /** UDP ports that it sends from, 1 (the service port) to 256. */
+  readonly sourcePorts: number
   readonly udpChecksum: boolean
   readonly onExit: 'keep' | 'remove'
   readonly logFormat: LogFormat
@@ -45,12 +54,26 @@ export function parsePublicIp(text: string): number {
 
 /** `--subnet-lease-renew-margin`, flannel's limits. @throws FlanneletteError `usage` */
 export function parseRenewMargin(text: string): number {
-  const minutes = /^\d+$/.test(text) ? Number(text) : 0
-  if (minutes < 1 || minutes > 1439) {
-    const remedy = 'give minutes from 1 to 1439'
-    throw new FlanneletteError('usage', `--subnet-lease-renew-margin ${text} is out of range`, { remedy })
+  return parseWithin('--subnet-lease-renew-margin', text, 1439, 'minutes')
+}
+
+/** `--workers`. @throws FlanneletteError `usage` */
+export function parseWorkers(text: string): number {
+  return parseWithin('--workers', text, 16, 'a number')
+}
+
+/** `--source-ports`. @throws FlanneletteError `usage` */
+export function parseSourcePorts(text: string): number {
+  return parseWithin('--source-ports', text, 256, 'a number')
+}
+
+/** A whole number from 1 to `most`; `what` is what to give in place of another. */
+function parseWithin(flag: string, text: string, most: number, what: string): number {
+  const value = /^\d+$/.test(text) ? Number(text) : 0
+  if (value < 1 || value > most) {
+    throw new FlanneletteError('usage', `${flag} ${text} is out of range`, { remedy: `give ${what} from 1 to ${most}` })
   }
-  return minutes
+  return value
 }
 
 /** `--source-allow`, given any number of times. @throws FlanneletteError `usage` */

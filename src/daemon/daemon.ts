@@ -130,6 +130,6 @@ function openStore(spec: string, log: Log, clock: Clock): LeaseStore {
 
 function createDataplane(options: RunOptions, log: Log): Dataplane {
   if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
-  const { sourceCheck, sourceAllow } = options
-  return new UserspaceDataplane({ log, driver: 'offload', sourceCheck, sourceAllow })
+  const { driver, udpGso, tunOffload, sourceCheck, sourceAllow, workers, sourcePorts } = options
+  return new UserspaceDataplane({ log, driver, udpGso, tunOffload, sourceCheck, sourceAllow, workers, sourcePorts })
 }

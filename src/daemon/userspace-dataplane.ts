@@ -1,56 +1,63 @@
 // The userspace dataplane as the daemon sees it: a TUN, a UDP socket and a worker between them. Everything that can be
 // refused is tried before anything is left behind.
-import { readFileSync } from 'node:fs'
-import { networkInterfaces, release } from 'node:os'
+import { release } from 'node:os'
 import {
-  closeDescriptor,
-  DataplaneWorker,
-  errno,
+  chooseUnderlayFeatures,
+  type Feature,
+  type FeatureName,
   formatIpv4,
-  isKernelAtLeast,
   keepOverlayDevice,
   type Offender,
   type OpenTun,
-  type OpenUdpSocket,
-  openOverlayDevice,
-  openUnderlaySocket,
   type Prefix,
   type RecordedStep,
-  readDeviceMtu,
+  receiveDatagramsOneByOne,
   type SourceCheckMode,
-  type TunFailure,
+  type UdpGsoMode,
+  type WorkerDriver,
+  WorkerGroup,
   type WorkerReport,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
-import { configureOverlayLink, inspectOverlayDevice, removeOverlayLink } from '../host/overlay-link.ts'
-import { hasRoute } from '../host/proc-route.ts'
+import { removeOverlayLink } from '../host/overlay-link.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
+import { joiningFeatures, plainSocketFeatures } from './driver-features.ts'
+import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
+import { carriesAddress, closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
 import { RecentOffenders } from './recent-offenders.ts'
+import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './underlay-sockets.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
-/** Older kernels lose merged UDP that reaches a kernel tunnel of a pod (fixed in 6.8.5). */
-const MERGES_UDP_FROM = [6, 8, 5] as const
 
 export interface UserspaceOptions {
   readonly log: Log
-  readonly driver: 'offload'
+  readonly driver: WorkerDriver
+  readonly udpGso: UdpGsoMode
+  /** Whether super-packets and open checksums may cross the device. */
+  readonly tunOffload: boolean
   readonly sourceCheck: SourceCheckMode
   readonly sourceAllow: readonly Prefix[]
+  /** Threads that move packets, each with a queue of the device. */
+  readonly workers: number
+  /** UDP ports that flows are spread over; 1 is the service port alone. */
+  readonly sourcePorts: number
 }
 
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'
+  readonly driver: WorkerDriver
   readonly #options: UserspaceOptions
+  readonly #report: FeatureReport
   readonly #offenders: RecentOffenders
   #local: LocalVtep | null = null
-  #worker: DataplaneWorker | null = null
-  #tun: OpenTun | null = null
-  #socket: OpenUdpSocket | null = null
+  #workers: WorkerGroup | null = null
+  #tuns: readonly OpenTun[] = []
+  #sockets: UnderlaySockets | null = null
   #peerCount = 0
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
@@ -60,16 +67,18 @@ export class UserspaceDataplane implements Dataplane {
   #tending: Promise<void> | null = null
 
   constructor(options: UserspaceOptions) {
+    this.driver = options.driver
     this.#options = options
+    this.#report = new FeatureReport(options.log)
     this.#offenders = new RecentOffenders(options.log)
   }
 
-  /** Socket and device are held from here on: a device made here goes with the process until `start` has dressed it. */
+  /** Sockets and device are held from here on: a device made here goes with the process until `start` has dressed it. */
   async prepare(outline: VtepOutline): Promise<void> {
     await refuseNetworkOverlap(outline)
     try {
-      this.#socket = await openSocket(outline)
-      this.#tun = await openDevice(outline.deviceName)
+      this.#sockets = await openSockets(outline, this.#options, this.#options.log)
+      this.#tuns = await this.#openDevice(outline.deviceName)
     } catch (error) {
       await this.stop('keep')
       throw error
@@ -77,13 +86,16 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async start(local: LocalVtep): Promise<void> {
-    if (this.#tun === null || this.#socket === null) throw new Error('the dataplane is not prepared')
+    const sockets = this.#sockets
+    if (this.#tuns.length === 0 || sockets === null) throw new Error('the dataplane is not prepared')
     this.#local = local
     await dress(local)
-    this.#worker = await DataplaneWorker.start({
-      tunFd: this.#tun.fd,
-      socketFd: this.#socket.fd,
-      maxSegments: this.#socket.maxSegments,
+    const { maxSegments, joins } = await this.#chooseFeatures(local, this.#tuns[0]!, sockets)
+    this.#workers = await WorkerGroup.start({
+      driver: this.driver,
+      queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, socketFd: sockets.receiving[index]!.fd })),
+      senderFds: sockets.sendingFds,
+      maxSegments,
       encapsulation: local.encapsulation,
       vni: local.vni,
       mac: local.mac,
@@ -96,34 +108,68 @@ export class UserspaceDataplane implements Dataplane {
         mtuBytes: local.mtuBytes,
         sourceCheck: this.#options.sourceCheck,
         sourceAllow: this.#options.sourceAllow,
-        mergeUdp: isKernelAtLeast(release(), MERGES_UDP_FROM),
+        mergeTcp: joins('tun-gso-tcp4'),
+        mergeUdp: joins('tun-gso-udp'),
       },
       onReport: (report) => this.#hear(report),
-      onDeath: (error) => this.#options.log.error('worker-died', `the dataplane worker died: ${error.message}`),
+      onDeath: (error, delayMs) => this.#mourn(error, delayMs),
     })
     // Only what works outlives us.
-    await keepOverlayDevice(this.#tun.fd, true)
-    const { maxSegments, receivesMerged, receiveBufferBytes } = this.#socket
-    const fields = { offloads: this.#tun.offloads, maxSegments, receivesMerged, receiveBufferBytes }
+    await keepOverlayDevice(this.#tuns[0]!.fd, true)
+    const { receivesMerged, receiveBufferBytes } = sockets.receiving[0]!
+    const facts = { driver: this.driver, workers: this.#tuns.length, entropy: this.entropy }
+    const fields = { ...facts, offloads: this.#tuns[0]!.offloads, maxSegments, receivesMerged, receiveBufferBytes }
     this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
     this.#tendLater()
   }
 
+  /** Finds out what the kernel takes off our hands, and says so. */
+  async #chooseFeatures(local: LocalVtep, tun: OpenTun, { receiving }: UnderlaySockets) {
+    const { driver, udpGso } = this.#options
+    const joining = joiningFeatures(this.#options, release())
+    const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
+    if (driver === 'plain') {
+      for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
+      this.#report.begin([...tun.features, ...joining, ...plainSocketFeatures()])
+      return { maxSegments: 1, joins }
+    }
+    const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, receiving[0]!, udpGso)
+    this.#report.begin([...tun.features, ...joining, ...features])
+    return { maxSegments, joins }
+  }
+
+  #openDevice(deviceName: string): Promise<readonly OpenTun[]> {
+    const { workers, tunOffload, log } = this.#options
+    return openDevice(deviceName, { workers, header: this.driver !== 'plain', tunOffload }, log)
+  }
+
+  /** By what the underlay can tell flows apart. */
+  get entropy(): string {
+    return this.#sockets === null ? 'none' : entropyOf(this.#sockets)
+  }
+
   replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
-    if (this.#worker === null || this.#local === null) throw new Error('the dataplane is not started')
+    if (this.#workers === null || this.#local === null) throw new Error('the dataplane is not started')
     this.#peerCount = peers.length
-    return this.#worker.replaceTable(forwardingEntries(peers, this.#local))
+    return this.#workers.replaceTable(forwardingEntries(peers, this.#local))
   }
 
   counters(): Readonly<Record<string, number>> {
-    if (this.#worker === null || this.#local === null) return {}
-    const { 'socket.overflowed': overflowed = 0, ...counters } = this.#worker.counters.snapshot()
+    if (this.#workers === null || this.#local === null) return {}
+    const { 'socket.overflowed': overflowed = 0, ...counters } = this.#workers.counters()
+    this.#report.look(counters)
     return {
       ...counters,
+      ...this.#report.counters(),
       // What the kernel lost before we read it: never part of "read", so not among the drops.
       'outbound.lost.tun-queue-full': transmitDropped(this.#local.deviceName),
       'inbound.lost.rx-queue-full': overflowed,
+      'downgrade.source-ports': this.#sockets?.missingPorts ?? 0,
     }
+  }
+
+  features(): readonly Feature[] {
+    return this.#report.features
   }
 
   offenders(): readonly Offender[] {
@@ -140,25 +186,26 @@ export class UserspaceDataplane implements Dataplane {
     return this.impairment() === null ? 0 : this.#peerCount
   }
 
-  /** Records at most `steps` steps of the engine; see DataplaneWorker.trace. */
+  /** Records at most `steps` steps of the engine; see WorkerGroup.trace. */
   trace(steps: number, onSteps: ((steps: readonly RecordedStep[]) => void) | null): void {
-    this.#worker?.trace(steps, onSteps)
+    this.#workers?.trace(steps, onSteps)
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     if (this.#tendTimer !== null) clearTimeout(this.#tendTimer)
     await this.#tending
-    await this.#worker?.stop()
-    this.#worker = null
+    await this.#workers?.stop()
+    this.#workers = null
     if (mode === 'remove' && this.#local !== null) await removeOverlayLink(this.#local.deviceName)
-    if (this.#tun !== null) await closeDescriptor(this.#tun.fd)
-    if (this.#socket !== null) await closeDescriptor(this.#socket.fd)
-    this.#tun = null
-    this.#socket = null
+    await closeAll(this.#tuns)
+    if (this.#sockets !== null) await closeSockets(this.#sockets)
+    this.#tuns = []
+    this.#sockets = null
   }
 
   #hear(report: WorkerReport): void {
     if (report.type === 'device-failed') {
+      if (this.#broken === 'gone') return // another worker has said so
       this.#options.log.error('device-lost', `reading ${this.#local?.deviceName} failed (errno ${report.errno})`)
       this.#broken = 'gone'
     } else if (report.type === 'socket-failed') {
@@ -166,6 +213,11 @@ export class UserspaceDataplane implements Dataplane {
     } else if (report.type === 'offenders') {
       this.#offenders.note(report.offenders)
     }
+  }
+
+  #mourn(error: Error, delayMs: number): void {
+    const next = delayMs === 0 ? 'the next one takes over' : `the next one takes over in ${delayMs} ms`
+    this.#options.log.error('worker-died', `a dataplane worker died, ${next}: ${error.message}`)
   }
 
   #tendLater(): void {
@@ -182,7 +234,7 @@ export class UserspaceDataplane implements Dataplane {
   async #tend(): Promise<void> {
     const { log } = this.#options
     const local = this.#local
-    if (this.#worker === null || local === null) return
+    if (this.#workers === null || local === null) return
     this.#lookForAddress(local)
     try {
       if (this.#broken !== 'gone') this.#broken = (await isDressed(local)) ? null : 'bare'
@@ -210,19 +262,19 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async #reopen(local: LocalVtep): Promise<void> {
-    const lost = this.#tun
-    const opened = await openDevice(local.deviceName)
+    const lost = this.#tuns
+    const opened = await this.#openDevice(local.deviceName)
     try {
       await dress(local)
     } catch (error) {
-      await closeDescriptor(opened.fd)
+      await closeAll(opened)
       throw error
     }
-    await keepOverlayDevice(opened.fd, true)
-    this.#tun = opened
-    this.#broken = null // from here on the worker may find the new one gone as well
-    this.#worker?.replaceDevice(this.#tun.fd)
-    if (lost !== null) await closeDescriptor(lost.fd)
+    await keepOverlayDevice(opened[0]!.fd, true)
+    this.#tuns = opened
+    this.#broken = null // from here on a worker may find the new one gone as well
+    this.#workers?.replaceDevice(opened.map(({ fd }) => fd))
+    await closeAll(lost)
   }
 
   async #redress(local: LocalVtep): Promise<void> {
@@ -230,97 +282,4 @@ export class UserspaceDataplane implements Dataplane {
     // Unless the worker has found it gone meanwhile.
     if (this.#broken === 'bare') this.#broken = null
   }
-}
-
-/** Address, MTU and route. */
-function dress({ deviceName, overlayAddress, mtuBytes, network }: LocalVtep): Promise<void> {
-  return configureOverlayLink({ name: deviceName, overlayAddress, mtuBytes, network })
-}
-
-/** Whether the kernel sends the network's packets into the device: not when it is down, or has lost its address. */
-function leadsInto({ network, deviceName }: LocalVtep): boolean {
-  return hasRoute(readFileSync('/proc/thread-self/net/route', 'latin1'), network, deviceName)
-}
-
-/** Whether the device is as a start leaves it, as far as a look that costs next to nothing can tell. */
-async function isDressed(local: LocalVtep): Promise<boolean> {
-  return leadsInto(local) && (await readDeviceMtu(local.deviceName)) === local.mtuBytes
-}
-
-/** Only interfaces that are up are listed, and an address with a label under the label (`eth0:1`). */
-function carriesAddress(interfaceName: string, address: number): boolean {
-  const text = formatIpv4(address)
-  return Object.entries(networkInterfaces()).some(([name, addresses = []]) => {
-    const same = name === interfaceName || name.startsWith(`${interfaceName}:`)
-    return same && addresses.some((info) => info.address === text)
-  })
-}
-
-/** Makes or finds the device. */
-async function openDevice(deviceName: string): Promise<OpenTun> {
-  const present = await inspectOverlayDevice(deviceName)
-  if (present.kind === 'foreign') {
-    throw new FlanneletteError('device-foreign', `${deviceName} is already there: ${present.what}`, {
-      remedy: `remove it with "${present.removeCommand}" if nothing needs it`,
-    })
-  }
-  const opened = await openOverlayDevice(deviceName)
-  if ('step' in opened) throw tunError(deviceName, opened)
-  return opened
-}
-
-async function openSocket(local: VtepOutline): Promise<OpenUdpSocket> {
-  const { underlayAddress, port } = local
-  const opened = await openUnderlaySocket(underlayAddress, port)
-  if (!('step' in opened)) return opened
-  const where = `UDP ${formatIpv4(underlayAddress)}:${port}`
-  if (opened.errno === errno.EADDRINUSE) {
-    throw new FlanneletteError('port-busy', `${where} is in use by another program or by a kernel vxlan device`, {
-      remedy: `find it with "ss -lunp sport = ${port}" and "ip -d link show type vxlan", then stop or delete it`,
-    })
-  }
-  if (opened.errno === errno.EADDRNOTAVAIL) {
-    throw new FlanneletteError('interface-unsuitable', `${where} cannot be bound: the address is not on this host`, {
-      remedy: 'choose the interface with --iface',
-    })
-  }
-  throw new FlanneletteError('not-permitted', `${where} cannot be opened (errno ${opened.errno})`, {
-    remedy: 'run as root or with CAP_NET_ADMIN',
-  })
-}
-
-function tunError(name: string, failure: TunFailure): FlanneletteError {
-  if (failure.step === 'open' && (failure.errno === errno.EACCES || failure.errno === errno.EPERM)) {
-    return new FlanneletteError('not-permitted', `/dev/net/tun may not be opened (errno ${failure.errno})`, {
-      remedy: 'run as root, and give a container the device: --device /dev/net/tun --cap-add NET_ADMIN',
-    })
-  }
-  if (failure.step === 'open') {
-    return new FlanneletteError('tun-unavailable', `/dev/net/tun cannot be opened (errno ${failure.errno})`, {
-      remedy: 'load the module with "modprobe tun", or make the node with "mknod /dev/net/tun c 10 200"',
-    })
-  }
-  if (failure.errno === errno.EBUSY) {
-    return new FlanneletteError('device-busy', `${name} is held by another process`, {
-      remedy: 'is another flannelette running here? Stop it first, or use another VNI',
-    })
-  }
-  if (failure.errno === errno.EPERM) {
-    return new FlanneletteError('not-permitted', `${name} cannot be made: CAP_NET_ADMIN is missing`, {
-      remedy: 'run as root or give the process CAP_NET_ADMIN',
-    })
-  }
-  return new FlanneletteError('tun-unavailable', `${name} cannot be made (${failure.step}, errno ${failure.errno})`, {
-    remedy: `remove a left-over device with "ip link delete ${name}"`,
-  })
-}
-
-/** Packets that the device's full queue has lost: before we could read them, so only the kernel knows (proc(5)). */
-function transmitDropped(deviceName: string): number {
-  const line = readFileSync('/proc/thread-self/net/dev', 'utf8')
-    .split('\n')
-    .find((candidate) => candidate.trimStart().startsWith(`${deviceName}:`))
-  // After the name: eight receive columns, then bytes, packets, errs, drop of the transmit side.
-  const columns = line?.split(':')[1]?.trim().split(/\s+/) ?? []
-  return Number(columns[11] ?? 0)
 }

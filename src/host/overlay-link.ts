@@ -38,6 +38,11 @@ export async function inspectOverlayDevice(name: string, where: InNamespace = {}
   return judgeOverlayDevice(name, await readLink(name, where))
 }
 
+/** Whether a process holds the TUN: without one it is up but has no carrier. */
+export function isAttached(link: LinkInfo): boolean {
+  return link.flags.includes('LOWER_UP')
+}
+
 /** Ours is a TUN (not a TAP) that carries our alias; everything else belongs to somebody. */
 export function judgeOverlayDevice(name: string, link: LinkInfo | null): OverlayDevice {
   if (link === null) return { kind: 'absent' }

@@ -2,9 +2,18 @@
 // sizes beyond the MTU, and a queue that overflows.
 import { release } from 'node:os'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { EADDRINUSE, EADDRNOTAVAIL, EMSGSIZE } from '../../dataplane/io/errno.ts'
+import { EADDRINUSE, EADDRNOTAVAIL } from '../../dataplane/io/errno.ts'
+import { testSegmentedSend } from '../../dataplane/io/linux/gso-self-test.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { type OpenUdpSocket, openUdpSocket, type UdpFailure, UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
+import {
+  type OpenUdpSocket,
+  openSenders,
+  openUdpSocket,
+  openUdpSockets,
+  receiveOneByOne,
+  type UdpFailure,
+  UdpSocket,
+} from '../../dataplane/io/linux/udp-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import { SendBatch } from '../../dataplane/io/send-batch.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
@@ -16,7 +25,7 @@ import {
   UNDERLAY_PORT,
   underlaySocketCompliance,
 } from '../compliance/underlay-socket.ts'
-import { inNetwork } from '../support/namespace-socket.ts'
+import { inNetwork, NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip as iproute, ownNamespace } from '../support/own-namespace.ts'
 import { countingBytes, ip } from '../support/packets.ts'
 
@@ -37,13 +46,16 @@ interface UdpHarness extends SocketHarness {
   readonly opened: OpenUdpSocket
 }
 
-function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536 } = {}): UdpHarness {
+function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536, plain = false } = {}): UdpHarness {
   const namespace = ownNamespace()
   iproute('-n', namespace, 'link', 'set', 'lo', 'mtu', String(mtu))
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
   const [near, far] = [open(namespace, NEAR), open(namespace, FAR)]
-  const socketOf = ({ fd, maxSegments: granted }: OpenUdpSocket) =>
-    new UdpSocket(memory, { fd, maxSegments: Math.min(granted, maxSegments) })
+  const socketOf = ({ fd, maxSegments: granted }: OpenUdpSocket) => {
+    if (!plain) return new UdpSocket(memory, { fd, maxSegments: Math.min(granted, maxSegments) })
+    receiveOneByOne(fd)
+    return new UdpSocket(memory, { fd, maxSegments: 1, messagesPerCall: 1 })
+  }
   const nearSocket = socketOf(near)
   return {
     namespace,
@@ -51,7 +63,8 @@ function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536 } = {}): 
     memory,
     near: nearSocket,
     far: socketOf(far),
-    merges: far.receivesMerged,
+    merges: far.receivesMerged && !plain,
+    oneByOne: plain,
     deliver: (datagram) => sendPlain(memory, nearSocket, datagram),
   }
 }
@@ -68,6 +81,17 @@ function sendPlain(memory: PacketMemory, socket: UdpSocket, datagram: Uint8Array
 
 describe('a UDP socket', () => underlaySocketCompliance(() => harness()))
 describe('a UDP socket that sends one by one', () => underlaySocketCompliance(() => harness({ maxSegments: 1 })))
+describe('a UDP socket with one datagram a call', () => underlaySocketCompliance(() => harness({ plain: true })))
+
+describe('segmented sends that are tried on this kernel', () => {
+  test('arrive as what went in', () => {
+    expect(inNetwork(ownNamespace(), () => testSegmentedSend(ip(NEAR)))).toBe('passed')
+  })
+
+  test('are no proof where the address is not ours', () => {
+    expect(inNetwork(ownNamespace(), () => testSegmentedSend(ip('192.0.2.77')))).toBe('unknown')
+  })
+})
 
 describe('opening a UDP socket', () => {
   test('grants segmented sends, merged receives and a large buffer', () => {
@@ -123,11 +147,81 @@ describe('frames beyond the MTU of the underlay', () => {
     for (const [n, { bytes }] of arrived.entries()) expect(Buffer.compare(bytes, frames[n]!.bytes)).toBe(0)
   })
 
-  test('inside a segmented send are refused, which is why they are sent alone', () => {
+  test('inside a segmented send are refused by the kernel, and leave one by one all the same', () => {
     const exchange = new Exchange(harness({ mtu: 1500 }))
-    const [errno] = exchange.send({ bytes: countingBytes(1473) }, { bytes: countingBytes(1473, 1) })
-    // Before Linux 6.14 the kernel said EINVAL.
-    expect([EMSGSIZE, 22]).toContain(errno)
+    const frames = [0, 1, 2].map((n) => ({ bytes: countingBytes(1473, n) }))
+    expect(exchange.send(...frames)).toEqual([0])
+    expect(exchange.batch.resent).toBe(1)
+    expect(exchange.receive().map(({ bytes }) => bytes)).toEqual(frames.map(({ bytes }) => bytes))
+  })
+})
+
+describe('sending sockets', () => {
+  const POOL = 16
+
+  test('give each sender a port of its own, none of them the service port, and keep the order of each', () => {
+    const sockets = harness()
+    const fds = inNetwork(sockets.namespace, () => openSenders(ip(NEAR), POOL))
+    onTestFinished(() => fds.forEach((fd) => void libc.close(fd)))
+    const near = new UdpSocket(sockets.memory, { ...sockets.opened, senderFds: fds })
+    const exchange = new Exchange({ ...sockets, near })
+    const sent = Array.from({ length: 60 }, (_, n) => ({ bytes: countingBytes(100 + n, n), sender: (n * 7) % POOL }))
+    expect(new Set(exchange.send(...sent))).toEqual(new Set([0]))
+    const arrived = exchange.receive()
+    expect(arrived).toHaveLength(sent.length)
+    const ports = new Map<number, Uint8Array[]>()
+    for (const { port, bytes } of arrived) ports.set(port, [...(ports.get(port) ?? []), bytes])
+    expect(ports.size).toBe(POOL)
+    expect(ports.has(UNDERLAY_PORT)).toBe(false)
+    const flows = Array.from({ length: POOL }, (_, sender) => sent.filter((frame) => frame.sender === sender))
+    const bySize = (a: Uint8Array[], b: Uint8Array[]) => a[0]!.length - b[0]!.length
+    const wanted = flows.map((flow) => flow.map(({ bytes }) => bytes))
+    expect([...ports.values()].sort(bySize)).toEqual(wanted.sort(bySize))
+  })
+
+  test('keep next to nothing of what strangers send to them', () => {
+    const { namespace } = harness()
+    const [fd] = inNetwork(namespace, () => openSenders(ip(NEAR), 1))
+    onTestFinished(() => void libc.close(fd!))
+    expect(libc.getsockopt(fd!, 1, 8)).toBeLessThan(5000)
+  })
+})
+
+describe('sockets that share a port', () => {
+  const shared = (namespace: string, count: number) =>
+    inNetwork(namespace, () => openUdpSockets(ip(NEAR), UNDERLAY_PORT + 1, release(), count))
+
+  test('are as many as asked for, and each sender always reaches the same one', async () => {
+    const { namespace, memory } = harness()
+    const opened = shared(namespace, 2)
+    if ('errno' in opened) throw new Error(`errno ${opened.errno}`)
+    onTestFinished(() => opened.forEach(({ fd }) => void libc.close(fd)))
+    const sockets = opened.map((one) => new UdpSocket(memory, one))
+    const slots = new ReceiveSlots(memory, 8)
+    const reached = new Set<number>()
+    for (let peer = 0; peer < 40; peer++) {
+      const sender = NamespaceSocket.udp(namespace, { from: [FAR, 20_000 + peer], to: [NEAR, UNDERLAY_PORT + 1] })
+      for (let n = 0; n < 3; n++) await sender.write(countingBytes(50))
+      sender.close()
+      const counts = sockets.map((socket) => {
+        const received = socket.receive(slots)
+        let bytes = 0
+        for (let slot = 0; slot < received; slot++) bytes += slots.length[slot]!
+        return bytes
+      })
+      expect(counts.filter((bytes) => bytes > 0)).toEqual([150])
+      reached.add(counts.findIndex((bytes) => bytes > 0))
+    }
+    expect(reached.size).toBe(2)
+  })
+
+  test('are refused where somebody listens already, be it one of ours', () => {
+    const { namespace } = harness()
+    const opened = shared(namespace, 2)
+    if ('errno' in opened) throw new Error(`errno ${opened.errno}`)
+    onTestFinished(() => opened.forEach(({ fd }) => void libc.close(fd)))
+    expect(shared(namespace, 2)).toEqual({ step: 'bind', errno: EADDRINUSE })
+    expect(shared(namespace, 1)).toEqual({ step: 'bind', errno: EADDRINUSE })
   })
 })
 

@@ -12,7 +12,7 @@ import { Capture } from '../support/capture.ts'
 import { labUnderTest } from '../support/lab-under-test.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip } from '../support/own-namespace.ts'
-import { countingBytes, type IpOptions, icmpEcho, tcpPacket, udpPacket } from '../support/packets.ts'
+import { countingBytes, type IpOptions, icmpEcho, tcpPacket, udpPacket, viewOf } from '../support/packets.ts'
 import { describeWireChecksums } from '../support/wire-checksums.ts'
 
 const LAB = { name: 'bytes', hosts: 2, pods: 1, underlay: 'wire' } as const
@@ -89,7 +89,14 @@ async function framesOf(lab: Lab): Promise<Uint8Array[]> {
   }
   sender.close()
   await expect.poll(() => capture.frames().length).toBeGreaterThanOrEqual(Object.keys(PACKETS).length)
-  return capture.stop()
+  // Flows leave from ports of their own, and in no order among each other.
+  return (await capture.stop()).sort((a, b) => innerIdentification(a) - innerIdentification(b))
+}
+
+function innerIdentification(frame: Uint8Array): number {
+  const note = notesOf(frame).findLast(({ layer, name }) => layer === 'IPv4' && name === 'identification')
+  if (note === undefined) throw new Error('no inner IPv4 header in the frame')
+  return viewOf(frame).getUint16(note.at)
 }
 
 /** Ends our daemon on host1 and starts one there that leaves packets to the kernel; lease and MAC stay. */

@@ -44,8 +44,13 @@ test('the defaults of run are those of flannel where flannel has them', async ()
     stateDirectory: '/var/lib/flannelette',
     renewMarginMinutes: 60,
     dataplane: 'userspace',
+    driver: 'offload',
+    udpGso: 'auto',
+    tunOffload: true,
     sourceCheck: 'strict',
     sourceAllow: [],
+    workers: 1,
+    sourcePorts: 16,
     udpChecksum: true,
     onExit: 'keep',
     logFormat: 'auto',
@@ -58,6 +63,8 @@ test('every flag of run arrives', async () => {
     ...['--store=file:/s', '--iface=eth1', '--public-ip=192.0.2.1', '--subnet-file=/e', '--state-dir=/d'],
     ...['--subnet-lease-renew-margin=90', '--dataplane=kernel', '--source-check=off', '--udp-checksum=off'],
     ...['--source-allow=10.8.1.1/16', '--source-allow=fd00:8::1/64'],
+    ...['--workers=2', '--source-ports=1'],
+    ...['--driver=plain', '--udp-gso=on', '--tun-offload=off'],
     ...['--on-exit=remove', '--log-format=json', '-v'],
   )
   expect(options).toEqual({
@@ -68,11 +75,16 @@ test('every flag of run arrives', async () => {
     stateDirectory: '/d',
     renewMarginMinutes: 90,
     dataplane: 'kernel',
+    driver: 'plain',
+    udpGso: 'on',
+    tunOffload: false,
     sourceCheck: 'off',
     sourceAllow: [
       { address: 0x0a080000, length: 16 },
       { address: 0xfd00_0008n << 96n, length: 64 },
     ],
+    workers: 2,
+    sourcePorts: 1,
     udpChecksum: false,
     onExit: 'remove',
     logFormat: 'json',
@@ -89,6 +101,8 @@ describe('wrong usage is one line and exit code 2', () => {
     ['a word that is no choice', ['run', '--store', 'file:/x', '--dataplane', 'xdp'], /xdp.*userspace, kernel/],
     ['a bad address', ['run', '--store', 'file:/x', '--public-ip', '10.1'], /--public-ip 10\.1 /],
     ['a source that is no CIDR', ['run', '--store', 'file:/x', '--source-allow', '10.8.0.0'], /10\.8\.0\.0 is no CIDR/],
+    ['no worker', ['run', '--store', 'file:/x', '--workers', '0'], /1 to 16/],
+    ['a share of a source port', ['run', '--store', 'file:/x', '--source-ports', '1.5'], /1 to 256/],
     ['a bad margin', ['run', '--store', 'file:/x', '--subnet-lease-renew-margin', '0'], /1 to 1439/],
   ])('%s', async (_, argv, words) => {
     const { code, out, err } = await run(...argv)

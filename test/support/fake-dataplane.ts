@@ -1,11 +1,14 @@
 // A dataplane that moves nothing and remembers what it was told.
 import type { Offender } from '../../dataplane/engine/offenders.ts'
+import { type Feature, works } from '../../dataplane/io/feature.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from '../../src/daemon/dataplane.ts'
 import type { Lease } from '../../src/lease/lease.ts'
 
 export class FakeDataplane implements Dataplane {
   readonly kind = 'userspace'
+  readonly entropy = 'none'
+  readonly driver = 'offload'
   local: LocalVtep | null = null
   /** What `offenders` gives. */
   refused: readonly Offender[] = []
@@ -39,6 +42,10 @@ export class FakeDataplane implements Dataplane {
     if (failure !== undefined) throw failure
     this.tables.push({ peers, cause })
     return this.tables.length
+  }
+
+  features(): readonly Feature[] {
+    return [works('udp-gso', 'as in a test')]
   }
 
   counters(): Readonly<Record<string, number>> {

@@ -15,6 +15,8 @@ export interface MemorySocketOptions {
   /** Datagrams (or trains) that may wait to be received. */
   readonly queueLength?: number
   readonly maxSegments?: number
+  /** Source ports: those from `port` on. 1 by default. */
+  readonly senders?: number
 }
 
 const DEFAULT_QUEUE = 64
@@ -43,6 +45,7 @@ export class MemoryUnderlay {
 
 export class MemorySocket implements UnderlaySocket {
   readonly maxSegments: number
+  readonly senders: number
   readonly #underlay: MemoryUnderlay
   readonly #memory: PacketMemory
   readonly #address: number
@@ -66,6 +69,7 @@ export class MemorySocket implements UnderlaySocket {
     this.#port = options.port
     this.#merges = options.receivesMerged ?? true
     this.maxSegments = options.maxSegments ?? DEFAULT_SEGMENTS
+    this.senders = options.senders ?? 1
     this.#capacity = options.queueLength ?? DEFAULT_QUEUE
     this.#ring = underlay.memory.reserve(this.#capacity * SLOT_BYTES)
     this.#length = new Uint32Array(this.#capacity)
@@ -106,7 +110,7 @@ export class MemorySocket implements UnderlaySocket {
       if (batch.bytes[message]! > MAX_DATAGRAM_BYTES) batch.errno[message] = EMSGSIZE
       else if (peer === undefined) batch.errno[message] = EHOSTUNREACH
       else if (!peer.#hasRoomFor(batch, message)) batch.errno[message] = EAGAIN
-      else peer.#take(batch, message, this.#address, this.#port)
+      else peer.#take(batch, message, this.#address, this.#port + batch.sender[message]!)
     }
   }
 

@@ -96,6 +96,38 @@ describe('sending', () => {
   })
 })
 
+describe('sending from several ports', () => {
+  const many = new UdpSocket(memory, { fd: 7, senderFds: [11, 12, 13], maxSegments: 63 })
+
+  /** Sends one message from each of these ports; what became of each. */
+  function sendFrom(...senders: number[]): number[] {
+    batch.clear()
+    for (const sender of senders) {
+      batch.frame(0xc0000202, 8472, 0, 100, true, sender)
+      batch.add(4096, 100)
+    }
+    many.send(batch)
+    return [...batch.errno.subarray(0, senders.length)]
+  }
+
+  test('asks the kernel once for each of them', () => {
+    scripted.give('sendmmsg', 3, 1, 2)
+    expect(sendFrom(2, 0, 1, 2, 0, 0)).toEqual([0, 0, 0, 0, 0, 0])
+    expect(scripted.made).toHaveLength(3)
+  })
+
+  test('a full one loses its own messages alone, and a failure is told of the message that failed', () => {
+    scripted.give('sendmmsg', -EAGAIN, 1, 1, -EPERM)
+    scripted.give('poll', 0)
+    // Sent as 0 0 | 1 | 2.
+    expect(sendFrom(2, 0, 1, 0)).toEqual([EPERM, EAGAIN, 0, 0])
+  })
+
+  test('and says how many there are', () => {
+    expect([socket.senders, many.senders]).toEqual([1, 3])
+  })
+})
+
 describe('receiving', () => {
   test('that would wait, or is interrupted, gives 0', () => {
     scripted.give('recvmmsg', -EAGAIN, -EINTR)

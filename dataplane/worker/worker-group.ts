@@ -1,0 +1,71 @@
+// All workers of a dataplane as one: worker k owns queue k of the TUN and socket k of the port. Each has the whole table
+// and counters of its own, which are added up here; the sending sockets are everybody's, so that a flow's source port does
+// not depend on who sends it.
+import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
+import { DataplaneWorker, type DataplaneWorkerOptions } from './dataplane-worker.ts'
+import type { RecordedStep } from './messages.ts'
+
+/** What one worker owns. */
+export interface WorkerQueue {
+  readonly tunFd: number
+  readonly socketFd: number
+}
+
+export type WorkerGroupOptions = Omit<DataplaneWorkerOptions, keyof WorkerQueue> & {
+  readonly queues: readonly WorkerQueue[]
+}
+
+export class WorkerGroup {
+  readonly workers: readonly DataplaneWorker[]
+
+  private constructor(workers: readonly DataplaneWorker[]) {
+    this.workers = workers
+  }
+
+  /** Starts a worker for each queue. They forward nothing until their first table. */
+  static async start({ queues, ...shared }: WorkerGroupOptions): Promise<WorkerGroup> {
+    return new WorkerGroup(await Promise.all(queues.map((queue) => DataplaneWorker.start({ ...shared, ...queue }))))
+  }
+
+  /** Hands over a whole new table. Resolves with its generation once all workers forward by it. */
+  async replaceTable(entries: readonly ForwardingEntry[]): Promise<number> {
+    const generations = await Promise.all(this.workers.map((worker) => worker.replaceTable(entries)))
+    return generations[0]!
+  }
+
+  /** Records at most `steps` steps of all workers together; see DataplaneWorker.trace. */
+  trace(steps: number, onSteps: ((steps: readonly RecordedStep[]) => void) | null): void {
+    let left = steps
+    const share = (recorded: readonly RecordedStep[]): void => {
+      if (left <= 0) return // of a worker that had not heard yet that it is enough
+      const taken = recorded.slice(0, left)
+      left -= taken.length
+      if (left === 0) this.#traceEach(0, null)
+      onSteps?.(taken)
+    }
+    this.#traceEach(steps, share)
+  }
+
+  #traceEach(steps: number, onSteps: ((steps: readonly RecordedStep[]) => void) | null): void {
+    for (const worker of this.workers) worker.trace(steps, onSteps)
+  }
+
+  /** Goes on with a TUN that was opened anew: a descriptor for each worker. */
+  replaceDevice(fds: readonly number[]): void {
+    for (const [index, worker] of this.workers.entries()) worker.replaceDevice(fds[index]!)
+  }
+
+  /** Every counter by name, all workers added up. */
+  counters(): Record<string, number> {
+    const total: Record<string, number> = {}
+    for (const worker of this.workers) {
+      for (const [name, value] of Object.entries(worker.counters.snapshot())) total[name] = (total[name] ?? 0) + value
+    }
+    return total
+  }
+
+  /** Ends all threads; see DataplaneWorker.stop. */
+  async stop(): Promise<void> {
+    await Promise.all(this.workers.map((worker) => worker.stop()))
+  }
+}

@@ -1,0 +1,118 @@
+// The overlay device of the userspace dataplane: opened queue by queue, dressed with address, MTU and route, looked at.
+import { readFileSync } from 'node:fs'
+import { networkInterfaces } from 'node:os'
+import {
+  closeDescriptor,
+  errno,
+  formatIpv4,
+  type OpenTun,
+  openOverlayDevice,
+  readDeviceMtu,
+  type TunFailure,
+} from '../../dataplane/index.ts'
+import { FlanneletteError } from '../errors.ts'
+import { configureOverlayLink, inspectOverlayDevice, isAttached, removeOverlayLink } from '../host/overlay-link.ts'
+import { hasRoute } from '../host/proc-route.ts'
+import type { Log } from '../log.ts'
+import type { LocalVtep } from './dataplane.ts'
+
+export interface DeviceWishes {
+  /** Queues, one for each worker. */
+  readonly workers: number
+  /** Whether packets come with virtio-net headers. */
+  readonly header: boolean
+  /** Whether super-packets and open checksums may cross the device. */
+  readonly tunOffload: boolean
+}
+
+/** As the kernel would say it of a device with one queue; of several it lets anybody take one more. */
+const IN_USE: TunFailure = { step: 'attach', errno: errno.EBUSY }
+
+/** Makes or finds the device. @throws FlanneletteError device-foreign, device-busy, tun-unavailable, not-permitted */
+export async function openDevice(deviceName: string, wishes: DeviceWishes, log: Log): Promise<readonly OpenTun[]> {
+  const present = await inspectOverlayDevice(deviceName)
+  if (present.kind === 'foreign') {
+    throw new FlanneletteError('device-foreign', `${deviceName} is already there: ${present.what}`, {
+      remedy: `remove it with "${present.removeCommand}" if nothing needs it`,
+    })
+  }
+  const isInUse = present.kind === 'ours' && isAttached(present.link)
+  const opened = isInUse ? IN_USE : await openQueues(deviceName, wishes, log)
+  if ('step' in opened) throw tunError(deviceName, opened)
+  return opened
+}
+
+/** A device that a former run made with one queue cannot have several, nor the other way round: it is made anew then. */
+async function openQueues(deviceName: string, wishes: DeviceWishes, log: Log): Promise<OpenTun[] | TunFailure> {
+  const { workers, header, tunOffload } = wishes
+  const opened = await openOverlayDevice(deviceName, workers, { header, offloads: tunOffload })
+  if (!('step' in opened) || opened.step !== 'attach' || opened.errno !== errno.EINVAL) return opened
+  const why = `${deviceName} was made ${workers > 1 ? 'for one worker' : 'for several workers'}`
+  log.warn('device-recreated', `${why} and is made anew: packets of a moment are lost`)
+  await removeOverlayLink(deviceName)
+  return openOverlayDevice(deviceName, workers, { header, offloads: tunOffload })
+}
+
+export async function closeAll(tuns: readonly OpenTun[]): Promise<void> {
+  for (const { fd } of tuns) await closeDescriptor(fd)
+}
+
+/** Address, MTU and route. */
+export function dress({ deviceName, overlayAddress, mtuBytes, network }: LocalVtep): Promise<void> {
+  return configureOverlayLink({ name: deviceName, overlayAddress, mtuBytes, network })
+}
+
+/** Whether the device is as a start leaves it, as far as a look that costs next to nothing can tell. */
+export async function isDressed(local: LocalVtep): Promise<boolean> {
+  return leadsInto(local) && (await readDeviceMtu(local.deviceName)) === local.mtuBytes
+}
+
+/** Whether the kernel sends the network's packets into the device: not when it is down, or has lost its address. */
+function leadsInto({ network, deviceName }: LocalVtep): boolean {
+  return hasRoute(readFileSync('/proc/thread-self/net/route', 'latin1'), network, deviceName)
+}
+
+/** Only interfaces that are up are listed, and an address with a label under the label (`eth0:1`). */
+export function carriesAddress(interfaceName: string, address: number): boolean {
+  const text = formatIpv4(address)
+  return Object.entries(networkInterfaces()).some(([name, addresses = []]) => {
+    const same = name === interfaceName || name.startsWith(`${interfaceName}:`)
+    return same && addresses.some((info) => info.address === text)
+  })
+}
+
+/** Packets that the device's full queue has lost: before we could read them, so only the kernel knows (proc(5)). */
+export function transmitDropped(deviceName: string): number {
+  const line = readFileSync('/proc/thread-self/net/dev', 'utf8')
+    .split('\n')
+    .find((candidate) => candidate.trimStart().startsWith(`${deviceName}:`))
+  // After the name: eight receive columns, then bytes, packets, errs, drop of the transmit side.
+  const columns = line?.split(':')[1]?.trim().split(/\s+/) ?? []
+  return Number(columns[11] ?? 0)
+}
+
+function tunError(name: string, failure: TunFailure): FlanneletteError {
+  if (failure.step === 'open' && (failure.errno === errno.EACCES || failure.errno === errno.EPERM)) {
+    return new FlanneletteError('not-permitted', `/dev/net/tun may not be opened (errno ${failure.errno})`, {
+      remedy: 'run as root, and give a container the device: --device /dev/net/tun --cap-add NET_ADMIN',
+    })
+  }
+  if (failure.step === 'open') {
+    return new FlanneletteError('tun-unavailable', `/dev/net/tun cannot be opened (errno ${failure.errno})`, {
+      remedy: 'load the module with "modprobe tun", or make the node with "mknod /dev/net/tun c 10 200"',
+    })
+  }
+  if (failure.errno === errno.EBUSY) {
+    return new FlanneletteError('device-busy', `${name} is held by another process`, {
+      remedy: 'is another flannelette running here? Stop it first, or use another VNI',
+    })
+  }
+  if (failure.errno === errno.EPERM) {
+    return new FlanneletteError('not-permitted', `${name} cannot be made: CAP_NET_ADMIN is missing`, {
+      remedy: 'run as root or give the process CAP_NET_ADMIN',
+    })
+  }
+  return new FlanneletteError('tun-unavailable', `${name} cannot be made (${failure.step}, errno ${failure.errno})`, {
+    remedy: `remove a left-over device with "ip link delete ${name}"`,
+  })
+}

@@ -1,0 +1,69 @@
+// `--workers N` and `--source-ports N` of a daemon: packets go through all of them, a persistent device of the other queue
+// mode is made anew and said so, and nobody else gets in.
+import { expect, test } from 'vitest'
+import { readLink } from '../../src/host/ip.ts'
+import { startDaemon, traceOf, twoHosts } from '../support/daemon-under-test.ts'
+import { ip } from '../support/own-namespace.ts'
+
+const DEVICE = 'flannel.1'
+const QUICK = 1500
+
+const isMultiQueue = async (namespace: string) =>
+  (await readLink(DEVICE, { namespace }))?.linkinfo?.info_data?.multi_queue === true
+
+/** Event names of the daemon's warnings and errors. */
+const events = (complaints: readonly string[]) => complaints.map((line) => JSON.parse(line).event as string)
+
+/** Pings the other node's own overlay address. */
+const ping = (namespace: string, address: string) =>
+  ip('netns', 'exec', namespace, 'ping', '-n', '-c', '3', '-i', '0.05', '-W', '1', address)
+
+test('the number of workers may change over a persistent device: a device of the other mode is made anew', async () => {
+  const [first, second] = twoHosts()
+  const far = startDaemon(second)
+  await far.ready(0)
+  const shapes: unknown[] = []
+  const recreated: string[][] = []
+  for (const workers of [1, 2, 3, 1]) {
+    const daemon = startDaemon(first, ['--workers', String(workers), '--log-format', 'json'])
+    await daemon.ready(1)
+    expect(await isMultiQueue(first.namespace)).toBe(workers > 1)
+    const address = far.status!.node!.overlayAddress
+    await expect.poll(() => ping(first.namespace, address), { timeout: 5000 }).toContain(' 3 received')
+    const { addresses, ...trace } = traceOf(first)
+    // Without the operational state: a TUN that was just made does not know it yet.
+    shapes.push({ ...trace, addresses: addresses.map((line) => line.replace(/^(\S+) +\S+ +/, '$1 ')) })
+    recreated.push(events(daemon.complaints))
+    const { exitCode, milliseconds } = await daemon.end('SIGTERM')
+    expect(exitCode).toBe(0)
+    expect(milliseconds).toBeLessThan(QUICK)
+  }
+  expect(recreated).toEqual([[], ['device-recreated'], [], ['device-recreated']])
+  for (const shape of shapes) expect(shape).toEqual(shapes[0])
+})
+
+test('a device that a daemon holds is not taken from it, whatever the number of workers', async () => {
+  const [first] = twoHosts()
+  const daemon = startDaemon(first, ['--workers', '2'])
+  await daemon.ready(0)
+  ip('-n', first.namespace, 'address', 'add', '192.0.2.77/24', 'dev', 'eth0')
+  for (const workers of ['1', '2', '3']) {
+    const other = { ...first, stateDirectory: `${first.stateDirectory}-${workers}` }
+    const intruder = startDaemon(other, ['--workers', workers, '--iface', '192.0.2.77'])
+    expect(await intruder.exited()).toBe(1)
+    expect(intruder.told.join()).toMatch(/device-busy|held by another process/)
+  }
+  expect(daemon.status?.state).toBe('ready')
+})
+
+test('status says by how many source ports flows are told apart', async () => {
+  const [first, second] = twoHosts()
+  const [many, one] = [startDaemon(first), startDaemon(second, ['--source-ports', '1'])]
+  await many.ready(1)
+  await one.ready(1)
+  expect(many.status?.entropy).toBe('16 source ports')
+  expect(one.status?.entropy).toBe('none')
+  expect(ip('netns', 'exec', second.namespace, 'ss', '-Hlun').match(/192\.0\.2\.2:\d+/g)).toHaveLength(1)
+  // Those that only send are bound all the same.
+  expect(ip('netns', 'exec', first.namespace, 'ss', '-Hlun').match(/192\.0\.2\.1:\d+/g)).toHaveLength(17)
+})

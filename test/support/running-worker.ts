@@ -1,0 +1,118 @@
+// Dataplane workers of node A on a TUN and sockets of the kernel, in a namespace of their own, with a peer that plays node
+// B on the same loopback and the host behind A's TUN. Runs the built worker: a thread cannot load sources.
+import { release } from 'node:os'
+import { onTestFinished } from 'vitest'
+import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
+import * as libc from '../../dataplane/io/linux/libc.ts'
+import { openTunQueues } from '../../dataplane/io/linux/tun.ts'
+import { openSenders, openUdpSockets } from '../../dataplane/io/linux/udp-socket.ts'
+import { prefixAround } from '../../dataplane/wire/prefix.ts'
+import type { WorkerReport } from '../../dataplane/worker/messages.ts'
+import type * as Built from '../../dataplane/worker/worker-group.ts'
+import { NODE_A, NODE_B, VNI } from './engine-pair.ts'
+import { inNetwork, NamespaceSocket } from './namespace-socket.ts'
+import { ip as iproute, ownNamespace } from './own-namespace.ts'
+import { countingBytes, ip, udpPacket } from './packets.ts'
+import { vxlanFrame } from './vxlan-frame.ts'
+
+const { WorkerGroup } = (await import(
+  new URL('../../dist/dataplane/worker/worker-group.js', import.meta.url).href
+)) as typeof Built
+
+export const TUN_NAME = 'flannel.1'
+export const UNDERLAY_PORT = 8472
+/** Both nodes live on one loopback. */
+export const HERE = { ...NODE_A, underlay: '127.0.0.1' }
+export const THERE = { ...NODE_B, underlay: '127.0.0.2' }
+export const POD = '10.244.1.2'
+export const FAR_POD = '10.244.2.3'
+
+/** The TUN with so many queues, up, with the pod's address and a route to all pods; closed when the test is over. */
+export function makeTuns(namespace: string, queues: number): number[] {
+  const tuns = inNetwork(namespace, () => openTunQueues(TUN_NAME, queues))
+  if ('errno' in tuns) throw new Error(`${tuns.step}: errno ${tuns.errno}`)
+  onTestFinished(() => tuns.forEach(({ fd }) => void libc.close(fd)))
+  iproute('-n', namespace, 'link', 'set', TUN_NAME, 'up', 'mtu', String(1500 - OVERHEAD_BYTES.vxlan))
+  iproute('-n', namespace, 'address', 'add', `${POD}/32`, 'dev', TUN_NAME)
+  iproute('-n', namespace, 'route', 'add', '10.244.0.0/16', 'dev', TUN_NAME)
+  return tuns.map(({ fd }) => fd)
+}
+
+/** A death that a worker told of: why, and when the next thread starts. */
+export interface Death {
+  readonly message: string
+  readonly delayMs: number
+}
+
+/** So many workers, with a few source ports when asked for. */
+export async function runningWorkers(count: number, sourcePorts = 0) {
+  const namespace = ownNamespace()
+  iproute('netns', 'exec', namespace, 'sysctl', '-qw', 'net.ipv6.conf.all.disable_ipv6=1')
+  const tunFds = makeTuns(namespace, count)
+  const sockets = inNetwork(namespace, () => openUdpSockets(ip(HERE.underlay), UNDERLAY_PORT, release(), count))
+  if ('errno' in sockets) throw new Error(`${sockets.step}: errno ${sockets.errno}`)
+  const senderFds = inNetwork(namespace, () => openSenders(ip(HERE.underlay), sourcePorts))
+  const reports: WorkerReport[] = []
+  const deaths: Death[] = []
+  const group = await WorkerGroup.start({
+    queues: tunFds.map((tunFd, index) => ({ tunFd, socketFd: sockets[index]!.fd })),
+    senderFds,
+    maxSegments: sockets[0]!.maxSegments,
+    encapsulation: 'vxlan',
+    vni: VNI,
+    mac: HERE.mac,
+    settings: {
+      overlayAddress: ip(HERE.subnet),
+      subnet: prefixAround(ip(HERE.subnet), 24),
+      mtuBytes: 1500 - OVERHEAD_BYTES.vxlan,
+      sourceCheck: 'strict',
+      overlayIpv6: null,
+      ipv6Subnet: null,
+      countsHop: false,
+      mergeTcp: true,
+      mergeUdp: true,
+    },
+    onReport: (report) => reports.push(report),
+    onDeath: ({ message }, delayMs) => deaths.push({ message, delayMs }),
+  })
+  onTestFinished(async () => {
+    await group.stop()
+    for (const fd of [...sockets.map((socket) => socket.fd), ...senderFds]) libc.close(fd)
+  })
+  return { namespace, group, reports, deaths }
+}
+
+/** One worker, the host behind its TUN, a pod on it, and the peer. */
+export async function runningWorker() {
+  const { group, ...rest } = await runningWorkers(1)
+  const { namespace } = rest
+  const host = NamespaceSocket.ipv4(namespace, FAR_POD)
+  const pod = NamespaceSocket.udp(namespace, { from: [POD, 5000] })
+  const peer = NamespaceSocket.udp(namespace, {
+    from: [THERE.underlay, UNDERLAY_PORT],
+    to: [HERE.underlay, UNDERLAY_PORT],
+  })
+  onTestFinished(() => {
+    for (const open of [host, pod, peer]) open.close()
+  })
+  return { ...rest, worker: group.workers[0]!, host, pod, peer }
+}
+
+/** A packet of the pod to its far fellow. */
+export const outgoing = udpPacket({ source: POD, destination: FAR_POD, payload: countingBytes(200) })
+
+/** The frame in which the far pod's datagram of so many bytes arrives. */
+export const toPod = (bytes: number) =>
+  vxlanFrame(udpPacket({ source: FAR_POD, destination: POD, payload: countingBytes(bytes) }), {
+    destinationMac: HERE.mac,
+    sourceMac: THERE.mac,
+  })
+
+/** Waits until `condition` holds; a turn of the loop, again and again, at most five seconds. */
+export async function until(condition: () => boolean): Promise<void> {
+  const deadline = performance.now() + 5000
+  while (!condition()) {
+    if (performance.now() > deadline) throw new Error('it never came true')
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+}

@@ -9,8 +9,6 @@ import { runCommand } from './cli/run.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
 
-const OLDEST_NODE = [20, 19] as const
-
 const EXAMPLES = `Examples:
   flannelette run --store file:/run/flannelette/store      this node joins the network
   flannelette lab up --hosts 3                             three hosts with pods on this machine
@@ -50,7 +48,6 @@ export function program(output: Output, exit: (code: number) => void): Command {
 export async function main(argv: readonly string[], output: Output): Promise<number | undefined> {
   let code: number | undefined
   try {
-    requireNode(process.versions.node)
     const root = program(output, (given) => {
       code = given
     })
@@ -86,14 +83,6 @@ function withSubcommands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(withSubcommands)]
 }
 
-/** @throws FlanneletteError `usage` on a Node that is too old */
-export function requireNode(version: string): void {
-  const [major = 0, minor = 0] = version.split('.').map(Number)
-  if (major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1])) return
-  const remedy = `use Node ${OLDEST_NODE.join('.')} or newer`
-  throw new FlanneletteError('usage', `Node ${version} is too old for flannelette`, { remedy })
-}
-
 function packageVersion(): string {
   // One directory up from the sources, two from the build.
   for (const path of ['../package.json', '../../package.json']) {
@@ -104,8 +93,8 @@ function packageVersion(): string {
   return 'unknown'
 }
 
-const script = process.argv[1]
-if (script !== undefined && realpathSync(script) === fileURLToPath(import.meta.url)) {
+/** Makes this process the command line: its arguments, its streams, its exit code. */
+export async function start(): Promise<void> {
   const output: Output = { out: (text) => process.stdout.write(text), err: (text) => process.stderr.write(text) }
   for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
     process.on(event, (error: unknown) => process.exit(report(error, output)))
@@ -114,3 +103,6 @@ if (script !== undefined && realpathSync(script) === fileURLToPath(import.meta.u
   // A daemon may still have timers and a worker: it ends here and now. Others end when their work does.
   if (code !== undefined) process.exit(code)
 }
+
+const script = process.argv[1]
+if (script !== undefined && realpathSync(script) === fileURLToPath(import.meta.url)) await start()

@@ -3,6 +3,7 @@
 import { encodeForwardingTable, ForwardingTable } from '../forwarding/forwarding-table.ts'
 import type { StepSink } from '../step.ts'
 import { Inbound } from './inbound.ts'
+import type { Offenders } from './offenders.ts'
 import { Outbound, type OutboundParts } from './outbound.ts'
 
 /** Packet memory that an engine needs: slots, areas, slabs and iovecs, with room to spare. */
@@ -35,6 +36,11 @@ export class Engine {
   setSink(sink: StepSink | null): void {
     this.#outbound.setSink(sink)
     this.#inbound.setSink(sink)
+  }
+
+  /** Whom the source check refused lately. */
+  get offenders(): Offenders {
+    return this.#inbound.offenders
   }
 
   /** TUN → underlay; see {@link Outbound.run}. */

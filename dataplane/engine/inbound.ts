@@ -1,9 +1,9 @@
 // Underlay → TUN. How a packet goes, each numbered line a step that can be traced:
 //
 //   1  receive    a batch of datagrams; a train that the kernel merged is cut into its frames
-//   2  decap      tunnel header: ours, for us; inner IPv4 header whole and sound; padding cut
+//   2  decap      tunnel header: ours, for us; inner IP header whole and sound; padding cut
 //   3  source     the outer source must hold the lease in which the inner source lies
-//   4  ecn        congestion marks of the outer header are carried over
+//   4  ecn        congestion marks of the outer header are carried over; a tunnel that counts as a hop takes one off
 //   5  checksum   TCP and UDP verified; left open by a kernel next door: passed on as open
 //   6  merge      consecutive packets of a flow become one super-packet (coalesce.ts)
 //   7  write      into the TUN (tun-writer.ts)
@@ -26,6 +26,7 @@ import { decapsulateEcn, ECN_ILLEGAL, ECN_MASK } from './ecn.ts'
 import { GsoTrust } from './gso-trust.ts'
 import { takeHop } from './hop.ts'
 import { InnerPacket } from './inner-packet.ts'
+import { Offenders } from './offenders.ts'
 import type { OutboundParts } from './outbound.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
@@ -71,6 +72,8 @@ export class Inbound {
   readonly #writer: TunWriter
   readonly #coalescer: Coalescer
   readonly #sourceCheck: SourceCheck
+  /** Whom the source check refused lately. */
+  readonly offenders: Offenders
   readonly #packet = new InnerPacket()
   #datagramSerial = 0
   #sink: StepSink | null = null
@@ -88,7 +91,8 @@ export class Inbound {
     const { mergeTcp = true, mergeUdp } = parts.settings
     this.#coalescer = new Coalescer(parts.memory, this.#writer, new GsoTrust(parts.counters, { mergeTcp, mergeUdp }))
     const own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
-    this.#sourceCheck = new SourceCheck(parts.settings.sourceCheck, own, table)
+    this.offenders = new Offenders(parts.nowMs)
+    this.#sourceCheck = new SourceCheck(parts.settings, own, table, this.offenders)
   }
 
   replaceTable(table: ForwardingTable): void {

@@ -1,5 +1,5 @@
 // What the engine must know of its node. Fixed for the life of an engine; the forwarding table is what changes.
-import type { Ipv4Prefix, Ipv6Prefix } from '../wire/prefix.ts'
+import type { Ipv4Prefix, Ipv6Prefix, Prefix } from '../wire/prefix.ts'
 
 /**
  * `strict`: the outer source must hold the lease in which the inner source lies. `peer`: it must hold some lease.
@@ -18,6 +18,8 @@ export interface EngineSettings {
   /** Largest inner packet that the tunnel takes without outer fragments. */
   readonly mtuBytes: number
   readonly sourceCheck: SourceCheckMode
+  /** Inner sources that any lease holder may forward for others, in `strict` mode too; none when left out. */
+  readonly sourceAllow?: readonly Prefix[]
   /** Whether the tunnel counts as a hop on both sides (flannel's plain UDP) or as none (VXLAN). */
   readonly countsHop: boolean
   /** Whether TCP segments may be merged towards the TUN; they are unless this says no. */

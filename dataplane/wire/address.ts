@@ -75,6 +75,11 @@ export function formatIpv6(address: bigint): string {
 
 const MAC = /^([0-9a-f]{2})([:-])([0-9a-f]{2})(?:\2([0-9a-f]{2})){4}$/i
 
+/** An address of either family: IPv4 is given as a number, IPv6 as a bigint. */
+export function formatAddress(address: number | bigint): string {
+  return typeof address === 'number' ? formatIpv4(address) : formatIpv6(address)
+}
+
 /** `0a:00:00:00:00:01` (or with dashes, or dotted as in `0a00.0000.0001`) to a 48-bit number; `null` for anything else. */
 export function parseMac(text: string): number | null {
   if (!MAC.test(text) && !/^[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}$/i.test(text)) return null

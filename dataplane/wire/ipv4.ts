@@ -24,7 +24,12 @@ export const FIELDS = [
   { name: 'identification', bit: 32, bits: 16, about: 'ties the fragments of one packet together' },
   { name: 'flags', bit: 48, bits: 3, show: 'hex', about: '0x2 do not fragment (DF), 0x1 more fragments follow (MF)' },
   { name: 'fragmentOffset', bit: 51, bits: 13, about: 'where this fragment belongs, in units of 8 bytes' },
-  { name: 'ttl', bit: 64, bits: 8, about: 'hops left; the kernels count the hop, the tunnel does not' },
+  {
+    name: 'ttl',
+    bit: 64,
+    bits: 8,
+    about: 'hops left; kernels count the hop, VXLAN does not, plain UDP does at both ends',
+  },
   { name: 'protocol', bit: 72, bits: 8, about: 'what follows: 1 ICMP, 6 TCP, 17 UDP' },
   { name: 'checksum', bit: 80, bits: 16, show: 'hex', about: 'Internet checksum of the header alone' },
   { name: 'source', bit: 96, bits: 32, show: 'ipv4', about: 'who sent the packet' },

@@ -22,7 +22,12 @@ export const FIELDS = [
   { name: 'flowLabel', bit: 12, bits: 20, show: 'hex', about: 'the same for all packets of a flow, or 0 (RFC 6437)' },
   { name: 'payloadLength', bit: 32, bits: 16, about: 'bytes behind this header, extension headers among them' },
   { name: 'nextHeader', bit: 48, bits: 8, about: 'what follows: 6 TCP, 17 UDP, 58 ICMPv6, or an extension header' },
-  { name: 'hopLimit', bit: 56, bits: 8, about: 'hops left; the kernels count the hop, the tunnel does not' },
+  {
+    name: 'hopLimit',
+    bit: 56,
+    bits: 8,
+    about: 'hops left; kernels count the hop, VXLAN does not, plain UDP does at both ends',
+  },
   { name: 'source', bit: 64, bits: 128, show: 'ipv6', about: 'who sent the packet' },
   { name: 'destination', bit: 192, bits: 128, show: 'ipv6', about: 'who shall receive the packet' },
 ] as const satisfies readonly Field[]

@@ -1,6 +1,6 @@
 // Prefixes (CIDR) of both families: IPv4 addresses are numbers, IPv6 addresses bigints, and what a function does follows from
 // which of them it is given. Shifts by 32 are a no-op in JavaScript, so IPv4 masks are made without them.
-import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from './address.ts'
+import { formatAddress, parseIpv4, parseIpv6 } from './address.ts'
 
 /** An IPv4 prefix. `address` is an unsigned 32-bit number with no bit set beyond `length` (0-32). */
 export interface Ipv4Prefix {
@@ -74,7 +74,7 @@ export function samePrefix(a: Prefix, b: Prefix): boolean {
 
 /** `10.244.1.0/24` or `fd00:10:244:1::/64`, as people and `ip route` write it. */
 export function formatPrefix({ address, length }: Prefix): string {
-  return `${typeof address === 'number' ? formatIpv4(address) : formatIpv6(address)}/${length}`
+  return `${formatAddress(address)}/${length}`
 }
 
 /** Reads `10.244.1.0/24`; host bits are cleared, as Go's net.ParseCIDR does for the network. `null` for anything else. */

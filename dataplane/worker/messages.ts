@@ -1,6 +1,7 @@
 // What main thread and worker say to each other. Descriptors are opened by the main thread and passed as numbers: all
 // threads of a process share them. Counters and tables are shared memory.
 
+import type { Offender } from '../engine/offenders.ts'
 import type { EngineSettings } from '../engine/settings.ts'
 import type { Step } from '../step.ts'
 
@@ -40,6 +41,8 @@ export type WorkerReport =
   /** Reading failed; the descriptor is left alone until it is replaced. */
   | { readonly type: 'device-failed'; readonly errno: number }
   | { readonly type: 'socket-failed'; readonly errno: number }
+  /** Who was refused by the source check since the last such report; at most one a second. */
+  | { readonly type: 'offenders'; readonly offenders: readonly Offender[] }
   | { readonly type: 'stopped' }
 
 /** A step with the time at which it happened and, where it has bytes, a copy of them. */

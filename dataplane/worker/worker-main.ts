@@ -19,6 +19,8 @@ import { StepRecorder } from './step-recorder.ts'
 const SLEEP_MS = 1000
 /** How long a failed socket is not looked at, milliseconds. */
 const SOCKET_REST_MS = 1000
+/** Shortest time between two reports of offenders, milliseconds. */
+const OFFENDERS_MS = 1000
 const EVENTFD_BYTES = 8
 const TUN = 0
 const SOCKET = 1
@@ -50,6 +52,7 @@ const engine = new Engine({
 })
 let recorder: StepRecorder | null = null
 let socketRestsUntilMs = 0
+let offendersDueMs = 0
 
 function report(what: WorkerReport): void {
   port.postMessage(what)
@@ -69,6 +72,15 @@ function sendSteps(): void {
   if (!recorder.isFull) return
   recorder = null
   engine.setSink(null)
+}
+
+/** Passes on who was refused, if anybody was and the last report is a while ago. */
+function reportOffenders(): void {
+  if (engine.offenders.isEmpty) return
+  const nowMs = performance.now()
+  if (nowMs < offendersDueMs) return
+  offendersDueMs = nowMs + OFFENDERS_MS
+  report({ type: 'offenders', offenders: engine.offenders.take(Date.now()) })
 }
 
 /** Obeys everything that was said; false when it is time to go. */
@@ -122,5 +134,6 @@ for (let going = true; going; ) {
   if (waits.ready(WAKE) !== 0) going = obey()
   move()
   sendSteps()
+  reportOffenders()
 }
 report({ type: 'stopped' })

@@ -1,6 +1,6 @@
 // `flannelette run`: flags to options.
 import { Command, Option } from 'commander'
-import { parsePublicIp, parseRenewMargin, type RunOptions } from '../config/options.ts'
+import { collectSourceAllow, parsePublicIp, parseRenewMargin, type RunOptions } from '../config/options.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -30,6 +30,7 @@ interface Flags {
   udpGso: RunOptions['udpGso']
   tunOffload: 'on' | 'off'
   sourceCheck: RunOptions['sourceCheck']
+  sourceAllow: RunOptions['sourceAllow']
   udpChecksum: 'on' | 'off'
   onExit: RunOptions['onExit']
   logFormat: RunOptions['logFormat']
@@ -57,6 +58,12 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .addOption(choice('--udp-gso <mode>', 'trains of datagrams sent as one', ['auto', 'on', 'off']))
     .addOption(choice('--tun-offload <mode>', 'super-packets and open checksums on the device', ['on', 'off']))
     .addOption(choice('--source-check <mode>', 'whom to accept packets from', ['strict', 'peer', 'off']))
+    .option(
+      '--source-allow <cidr>',
+      'inner sources that any peer may forward for others (repeatable)',
+      collectSourceAllow,
+      [],
+    )
     .addOption(choice('--udp-checksum <mode>', 'outer checksum of the kernel dataplane', ['on', 'off']))
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
@@ -88,6 +95,7 @@ function toOptions(flags: Flags): RunOptions {
     udpGso: flags.udpGso,
     tunOffload: flags.tunOffload === 'on',
     sourceCheck: flags.sourceCheck,
+    sourceAllow: flags.sourceAllow,
     udpChecksum: flags.udpChecksum === 'on',
     onExit: flags.onExit,
     logFormat: flags.logFormat,

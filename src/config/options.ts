@@ -1,5 +1,13 @@
 // What `flannelette run` was asked to do, after parsing: values checked, units in the names.
-import { parseIpv4, type SourceCheckMode, type UdpGsoMode, type WorkerDriver } from '../../dataplane/index.ts'
+import {
+  type Prefix,
+  parseIpv4,
+  parseIpv6Prefix,
+  parsePrefix,
+  type SourceCheckMode,
+  type UdpGsoMode,
+  type WorkerDriver,
+} from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
 
@@ -20,6 +28,8 @@ export interface RunOptions {
   readonly udpGso: UdpGsoMode
   readonly tunOffload: boolean
   readonly sourceCheck: SourceCheckMode
+  /** Inner sources that any peer may forward for others. */
+  readonly sourceAllow: readonly Prefix[]
   readonly udpChecksum: boolean
   readonly onExit: 'keep' | 'remove'
   readonly logFormat: LogFormat
@@ -45,4 +55,14 @@ export function parseRenewMargin(text: string): number {
     throw new FlanneletteError('usage', `--subnet-lease-renew-margin ${text} is out of range`, { remedy })
   }
   return minutes
+}
+
+/** `--source-allow`, given any number of times. @throws FlanneletteError `usage` */
+export function collectSourceAllow(text: string, before: readonly Prefix[]): Prefix[] {
+  const prefix = parsePrefix(text) ?? parseIpv6Prefix(text)
+  if (prefix === null) {
+    const remedy = 'give one as 10.8.0.0/16 or fd00:8::/64'
+    throw new FlanneletteError('usage', `--source-allow ${text} is no CIDR`, { remedy })
+  }
+  return [...before, prefix]
 }

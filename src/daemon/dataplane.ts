@@ -1,5 +1,5 @@
 // What the daemon asks of whatever moves its packets: our userspace engine, or the kernel's VTEP.
-import type { Feature, Ipv4Prefix } from '../../dataplane/index.ts'
+import type { Feature, Ipv4Prefix, Offender } from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** Everything a dataplane must know of this node. Addresses are unsigned 32-bit numbers, MACs 48-bit numbers. */
@@ -39,6 +39,8 @@ export interface Dataplane {
   replacePeers(peers: readonly Lease[], cause: string): Promise<number>
   /** Counters by name, for status output and tests: `outbound.packets.read`, `inbound.dropped.vni-unknown`, … */
   counters(): Readonly<Record<string, number>>
+  /** Who was refused by the source check lately, the latest first; none where another does the checking. */
+  offenders(): readonly Offender[]
   /** Peers that could not be programmed yet (0 when all are). */
   pendingPeers(): number
   /** Stops moving packets. `keep` leaves device, address and routes for the next start. */

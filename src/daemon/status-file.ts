@@ -1,6 +1,6 @@
 // status.json in the state directory: what `flannelette lab status` and people with `jq` read. Rewritten when it changed,
 // looked at once a second. The shape is a promise: fields are added, never renamed, and `version` counts the breaks.
-import { type FeatureName, formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import { type FeatureName, formatAddress, formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { describeConflict } from '../lease/diff.ts'
@@ -58,6 +58,15 @@ export interface DaemonStatus {
     readonly detail: string
   }[]
   readonly conflicts: readonly string[]
+  /** Who was refused by the source check lately, the latest first, at most 32. */
+  readonly offenders: readonly {
+    readonly outerSource: string
+    readonly innerSource: string
+    readonly reason: string
+    readonly packets: number
+    /** ISO 8601. */
+    readonly lastSeen: string
+  }[]
   readonly counters: Readonly<Record<string, number>>
 }
 
@@ -85,6 +94,10 @@ export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): 
       return { subnet: formatPrefix(lease.subnet), publicIp: formatIpv4(lease.attributes.publicIp), reason, detail }
     }),
     conflicts: peers.conflicts.map(describeConflict),
+    offenders: dataplane.offenders().map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {
+      const [outer, inner] = [formatIpv4(outerSource), formatAddress(innerSource)]
+      return { outerSource: outer, innerSource: inner, reason, packets, lastSeen: new Date(lastSeenMs).toISOString() }
+    }),
     counters: local === null ? {} : dataplane.counters(),
   }
 }

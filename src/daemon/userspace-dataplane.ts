@@ -11,10 +11,12 @@ import {
   type FeatureName,
   formatIpv4,
   keepOverlayDevice,
+  type Offender,
   type OpenTun,
   type OpenUdpSocket,
   openOverlayDevice,
   openUnderlaySocket,
+  type Prefix,
   type RecordedStep,
   receiveDatagramsOneByOne,
   type SourceCheckMode,
@@ -32,6 +34,7 @@ import type { Dataplane, LocalVtep } from './dataplane.ts'
 import { joiningFeatures, plainSocketFeatures } from './driver-features.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
+import { RecentOffenders } from './recent-offenders.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
@@ -43,6 +46,7 @@ export interface UserspaceOptions {
   /** Whether super-packets and open checksums may cross the device. */
   readonly tunOffload: boolean
   readonly sourceCheck: SourceCheckMode
+  readonly sourceAllow: readonly Prefix[]
 }
 
 export class UserspaceDataplane implements Dataplane {
@@ -50,6 +54,7 @@ export class UserspaceDataplane implements Dataplane {
   readonly driver: WorkerDriver
   readonly #options: UserspaceOptions
   readonly #report: FeatureReport
+  readonly #offenders: RecentOffenders
   #local: LocalVtep | null = null
   #worker: DataplaneWorker | null = null
   #tun: OpenTun | null = null
@@ -64,6 +69,7 @@ export class UserspaceDataplane implements Dataplane {
     this.driver = options.driver
     this.#options = options
     this.#report = new FeatureReport(options.log)
+    this.#offenders = new RecentOffenders(options.log)
   }
 
   async start(local: LocalVtep): Promise<void> {
@@ -94,6 +100,7 @@ export class UserspaceDataplane implements Dataplane {
         sourceCheck: this.#options.sourceCheck,
         mergeTcp: joins('tun-gso-tcp4'),
         mergeUdp: joins('tun-gso-udp'),
+        sourceAllow: this.#options.sourceAllow,
       },
       onReport: (report) => this.#hear(report),
       onDeath: (error) => this.#options.log.error('worker-died', `the dataplane worker died: ${error.message}`),
@@ -170,6 +177,10 @@ export class UserspaceDataplane implements Dataplane {
     return this.#report.features
   }
 
+  offenders(): readonly Offender[] {
+    return this.#offenders.list
+  }
+
   /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
     return this.#broken === null ? 0 : this.#peerCount
@@ -198,6 +209,8 @@ export class UserspaceDataplane implements Dataplane {
       this.#broken = 'gone'
     } else if (report.type === 'socket-failed') {
       this.#options.log.error('socket-failed', `receiving failed (errno ${report.errno})`)
+    } else if (report.type === 'offenders') {
+      this.#offenders.note(report.offenders)
     }
   }
 

@@ -85,6 +85,11 @@ export class KernelVtep implements Dataplane {
     return this.#options.namespace === undefined ? deviceCounters(this.#device) : {}
   }
 
+  /** The kernel checks no source. */
+  offenders(): readonly [] {
+    return []
+  }
+
   pendingPeers(): number {
     return this.#failures.size
   }

@@ -1,9 +1,9 @@
 // Words for steps. The engine emits data; this is the only place that turns it into sentences.
 import {
   type ForwardingEntry,
+  formatAddress,
   formatEntry,
   formatIpv4,
-  formatIpv6,
   formatMac,
   STEPS,
   type Step,
@@ -66,10 +66,6 @@ function inboundSentence(step: InboundStep): string {
     case 'icmp-answer':
       return `${step.suppressed ? 'would tell' : 'told'} ${formatAddress(step.to)}: ICMP type ${step.type} code ${step.code}`
   }
-}
-
-function formatAddress(address: number | bigint): string {
-  return typeof address === 'number' ? formatIpv4(address) : formatIpv6(address)
 }
 
 function vtepText(entry: ForwardingEntry): string {

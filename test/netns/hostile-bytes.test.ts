@@ -78,7 +78,10 @@ async function expectUnharmed(pid: number | null): Promise<void> {
   expect(await lab().ping('pod1.1', 'pod2.1', { count: 20 })).toMatchObject({ received: 20 })
   expect(await lab().ping('pod2.1', 'pod1.1', { count: 20 })).toMatchObject({ received: 20 })
   expect(lab().host('host1').daemonPid).toBe(pid)
-  expect(logOf(lab(), 'host1').filter(({ level }) => level !== 'info')).toEqual([])
+  const quiet = ['info', 'packets-refused']
+  expect(
+    logOf(lab(), 'host1').filter(({ level, event }) => ![level, event].some((word) => quiet.includes(word))),
+  ).toEqual([])
   await eventually(() => expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 }))
 }
 
@@ -89,7 +92,7 @@ function datagrams(): Uint8Array[] {
   return hostile(packets().map((packet) => vxlanFrame(packet, { ...macs, vni: 1 })))
 }
 
-test('nothing that a stranger sends gets in', async () => {
+test('nothing that a stranger sends gets in, and the stranger is named', async () => {
   const { daemonPid, underlayAddress } = lab().host('host1')
   ip('-n', lab().namespace('host2'), 'address', 'add', `${STRANGER}/24`, 'dev', 'eth0')
   const before = countersOf(lab(), 'host1')
@@ -100,6 +103,9 @@ test('nothing that a stranger sends gets in', async () => {
   expect(after['inbound.packets.read']! - before['inbound.packets.read']!).toBe(sent.length)
   expect(after['inbound.packets.passed']).toBe(before['inbound.packets.passed'])
   expect(after['inbound.dropped.unknown-peer']! - before['inbound.dropped.unknown-peer']!).toBeGreaterThan(MANY / 10)
+  const named = { outerSource: STRANGER, innerSource: '10.244.2.2', reason: 'unknown-peer' }
+  await eventually(() => expect(lab().host('host1').status?.offenders).toContainEqual(expect.objectContaining(named)))
+  expect(logOf(lab(), 'host1').filter(({ event }) => event === 'packets-refused')).toHaveLength(1)
   await expectUnharmed(daemonPid)
 })
 

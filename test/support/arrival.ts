@@ -1,5 +1,6 @@
 // Frames that arrive at node B from node A, and what B writes into its TUN for them.
 import { expect } from 'vitest'
+import type { SourceCheckMode } from '../../dataplane/engine/settings.ts'
 import { type EnginePair, enginePair, NODE_A, type NodeOptions, type Written } from './engine-pair.ts'
 import { ip } from './packets.ts'
 import { train, vxlanFrame } from './vxlan-frame.ts'
@@ -41,6 +42,11 @@ export function receivePackets(packets: readonly Uint8Array[], options: NodeOpti
 export function receiveTrain(packets: readonly Uint8Array[], options: NodeOptions = {}): Arrival {
   const { bytes, segmentSize } = train(packets.map((packet) => frameFor(packet, options)))
   return receiveDatagrams([bytes], { segmentSize }, options)
+}
+
+/** Whether a datagram from that sender gets through to the pod under that source check. */
+export function passes(datagram: Uint8Array, sourceCheck: SourceCheckMode, from: string = NODE_A.underlay): boolean {
+  return receiveDatagrams([datagram], { from }, { settings: { sourceCheck } }).written.length === 1
 }
 
 function frameFor(packet: Uint8Array, { encapsulation = 'vxlan' }: NodeOptions): Uint8Array {

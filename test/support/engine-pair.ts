@@ -187,6 +187,11 @@ export function toWritten(bytes: Uint8Array): Written {
   return { vnet, packet: bytes.slice(virtioNet.HEADER_LEN) }
 }
 
+/** Whether a write is a packet as it stands, behind an all-zero header. */
+export function isPlain({ vnet }: Written): boolean {
+  return Object.values(vnet).every((value) => value === 0)
+}
+
 /** Total length that the packet's own header says. */
 export function totalLengthOf(packet: Uint8Array): number {
   return transportOf(packet).length

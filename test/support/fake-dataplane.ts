@@ -1,4 +1,6 @@
 // A dataplane that moves nothing and remembers what it was told.
+
+import type { Offender } from '../../dataplane/engine/offenders.ts'
 import { type Feature, works } from '../../dataplane/io/feature.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Dataplane, LocalVtep } from '../../src/daemon/dataplane.ts'
@@ -8,6 +10,8 @@ export class FakeDataplane implements Dataplane {
   readonly kind = 'userspace'
   readonly driver = 'offload'
   local: LocalVtep | null = null
+  /** What `offenders` gives. */
+  refused: readonly Offender[] = []
   /** Every table that was handed over, with its cause. */
   readonly tables: { readonly peers: readonly Lease[]; readonly cause: string }[] = []
   readonly stops: ('keep' | 'remove')[] = []
@@ -37,6 +41,10 @@ export class FakeDataplane implements Dataplane {
 
   counters(): Readonly<Record<string, number>> {
     return { 'outbound.packets.read': 7 }
+  }
+
+  offenders(): readonly Offender[] {
+    return this.refused
   }
 
   pendingPeers(): number {

@@ -28,6 +28,11 @@ export function ip6(text: string): bigint {
   return address
 }
 
+/** The 16 bytes of an IPv6 address. */
+export function bytesOfIpv6(address: bigint): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from({ length: 16 }, (_, index) => Number((address >> BigInt(120 - index * 8)) & 0xffn))
+}
+
 export interface IpOptions {
   readonly source?: string
   readonly destination?: string
@@ -98,19 +103,18 @@ export function ipv6Packet(protocol: number, transport: Uint8Array, options: IpO
   const { source = IPV6.source, destination = IPV6.destination, tos = 0, ttl = 63, flowLabel = 0xabcde } = options
   const { extensions = [], protocol: last = protocol } = options
   const kinds = [...extensions.map(([kind]) => kind), last]
-  const chain = extensions.map(([kind, data], index) => {
+  const chain = extensions.flatMap(([kind, data], index) => {
     const length = kind === AUTHENTICATION ? (data.length - 6) / 4 : (data.length - 6) / 8
     return [kinds[index + 1]!, length, ...data]
   })
-  const payload = Uint8Array.from([...chain.flat(), ...transport])
-  const packet = new Uint8Array(ipv6.HEADER_LEN + payload.length)
+  const packet = new Uint8Array(ipv6.HEADER_LEN + chain.length + transport.length)
   ipv6.emit(
     {
       version: 6,
       dscp: tos >> 2,
       ecn: tos & 3,
       flowLabel,
-      payloadLength: payload.length,
+      payloadLength: packet.length - ipv6.HEADER_LEN,
       nextHeader: kinds[0]!,
       hopLimit: ttl,
       source: ip6(source),
@@ -119,7 +123,8 @@ export function ipv6Packet(protocol: number, transport: Uint8Array, options: IpO
     packet,
     0,
   )
-  packet.set(payload, ipv6.HEADER_LEN)
+  packet.set(chain, ipv6.HEADER_LEN)
+  packet.set(transport, ipv6.HEADER_LEN + chain.length)
   return packet
 }
 
@@ -279,4 +284,9 @@ export function countingBytes(length: number, from = 0): Uint8Array {
 
 export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}
+
+/** Whether both lists are the same bytes: quicker by far than `toEqual` where there are many. */
+export function sameBytes(left: readonly Uint8Array[], right: readonly Uint8Array[]): boolean {
+  return left.length === right.length && left.every((bytes, index) => Buffer.compare(bytes, right[index]!) === 0)
 }

@@ -6,7 +6,7 @@ import * as ipv6 from '../../dataplane/wire/ipv6.ts'
 import * as tcp from '../../dataplane/wire/tcp.ts'
 import * as udp from '../../dataplane/wire/udp.ts'
 import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
-import type { Written } from './engine-pair.ts'
+import { toWritten, type Written } from './engine-pair.ts'
 import { viewOf } from './packets.ts'
 import { transportOf } from './transport-of.ts'
 
@@ -25,6 +25,11 @@ export function resplit({ vnet, packet }: Written): Uint8Array[] {
     pieces.push(cut(packet, headerBytes, ipBytes, payload, pieces.length, vnet.gsoSize, isTcp, isLast))
   }
   return pieces
+}
+
+/** The packets that something read from the TUN (virtio-net header first) stands for. @throws Error for a broken header */
+export function packetsOf(read: Uint8Array): Uint8Array[] {
+  return resplit(toWritten(read))
 }
 
 function cut(

@@ -1,5 +1,6 @@
 // What an engine hands to its underlay socket, frame by frame, and what it is told about it: wraps a socket, keeps a
 // copy of every message, and can refuse some of them. Also a pair of nodes whose first one is tapped.
+import { expect } from 'vitest'
 import { gather } from '../../dataplane/io/memory/memory-device.ts'
 import type { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import type { SendBatch } from '../../dataplane/io/send-batch.ts'
@@ -95,4 +96,12 @@ export function tappedPair(options: NodeOptions = {}): EnginePair & { readonly t
     },
   })
   return { ...pair, tap: taps[0]! }
+}
+
+/** Inner packets that leave node A for one thing read from its TUN. A's books must balance afterwards. */
+export function packetsSentFor(fromTheTun: Uint8Array): Uint8Array[] {
+  const { a, tap } = tappedPair()
+  a.sendFromTun(fromTheTun)
+  expect(a.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
+  return tap.takePackets()
 }

@@ -4,7 +4,7 @@ import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
 import * as tcp from '../../../dataplane/wire/tcp.ts'
 import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
 import { receivePackets, receiveTrain } from '../../support/arrival.ts'
-import type { Written } from '../../support/engine-pair.ts'
+import { isPlain, type Written } from '../../support/engine-pair.ts'
 import { countingBytes, type TcpOptions, tcpPacket, type UdpOptions, udpPacket, viewOf } from '../../support/packets.ts'
 import { resplit } from '../../support/resplit.ts'
 
@@ -23,7 +23,6 @@ const datagram = (n: number, options: UdpOptions = {}): Uint8Array =>
 
 const gsoTypes = (written: readonly Written[]) => written.map(({ vnet }) => vnet.gsoType)
 const payloadsOf = (written: readonly Written[]) => written.map(({ packet }) => packet.length)
-const isPlain = ({ vnet }: Written) => Object.values(vnet).every((value) => value === 0)
 
 describe('consecutive segments of a flow', () => {
   const segments = [segment(0), segment(1), segment(2)]

@@ -4,7 +4,7 @@ import type { DropReason } from '../../../dataplane/drop-reason.ts'
 import { ETHERTYPE_IPV4 } from '../../../dataplane/wire/ethernet.ts'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
 import * as vxlan from '../../../dataplane/wire/vxlan.ts'
-import { receiveDatagrams, receivePackets, receiveTrain } from '../../support/arrival.ts'
+import { passes, receiveDatagrams, receivePackets, receiveTrain } from '../../support/arrival.ts'
 import { enginePair, entriesFor, entryFor, NODE_A, NODE_B, recordSteps } from '../../support/engine-pair.ts'
 import { countingBytes, type IpOptions, icmpEcho, ip, udpPacket, viewOf } from '../../support/packets.ts'
 import { resplit, withChecksums } from '../../support/resplit.ts'
@@ -146,9 +146,6 @@ describe('who may send', () => {
   const from = (options: IpOptions) => vxlanFrame(icmpEcho(options))
   const STRANGER = '192.0.2.99'
   const spoofed = from({ source: '10.244.3.4' })
-
-  const passes = (datagram: Uint8Array, sourceCheck: 'strict' | 'peer' | 'off', sender = NODE_A.underlay): boolean =>
-    receiveDatagrams([datagram], { from: sender }, { settings: { sourceCheck } }).written.length === 1
 
   it('strict: a lease holder, for its own subnet', () => {
     expect(passes(vxlanFrame(ping), 'strict')).toBe(true)

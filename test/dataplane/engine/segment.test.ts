@@ -8,27 +8,20 @@ import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
 import {
   countingBytes,
   fromTun,
+  sameBytes,
   superFromTun,
   type TcpOptions,
   tcpPacket,
   udpPacket,
   viewOf,
 } from '../../support/packets.ts'
-import { resplit, withChecksums } from '../../support/resplit.ts'
-import { tappedPair } from '../../support/underlay-tap.ts'
+import { packetsOf, withChecksums } from '../../support/resplit.ts'
+import { packetsSentFor, tappedPair } from '../../support/underlay-tap.ts'
 
 const { FLAG_ACK, FLAG_PSH, FLAG_FIN, FLAG_CWR, FLAG_ECE, FLAG_URG } = tcp
 
-/** Inner packets that leave for one thing read from the TUN. */
-function cut(fromTheTun: Uint8Array): Uint8Array[] {
-  const { a, tap } = tappedPair()
-  a.sendFromTun(fromTheTun)
-  expect(a.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
-  return tap.takePackets()
-}
-
 const cutTcp = (options: TcpOptions, gsoSize: number, gsoFlags = 0) =>
-  cut(superFromTun(tcpPacket({ checksum: 'partial', ...options }), gsoSize, gsoFlags))
+  packetsSentFor(superFromTun(tcpPacket({ checksum: 'partial', ...options }), gsoSize, gsoFlags))
 
 const identifications = (packets: Uint8Array[]) => packets.map((packet) => ipv4.getIdentification(viewOf(packet), 0))
 const sequences = (packets: Uint8Array[]) => packets.map((packet) => tcp.getSequence(viewOf(packet), 20))
@@ -147,7 +140,7 @@ describe('what is copied, and what counts', () => {
 describe('a UDP super-packet', () => {
   it('has lengths, identifications and checksums of its own in each datagram', () => {
     const packet = udpPacket({ payload: countingBytes(2500), identification: 0xfffe, checksum: 'partial' })
-    const pieces = cut(superFromTun(packet, 1200))
+    const pieces = packetsSentFor(superFromTun(packet, 1200))
     expect(pieces.map((piece) => udp.getLength(viewOf(piece), 20))).toEqual([1208, 1208, 108])
     expect(identifications(pieces)).toEqual([0xfffe, 0xffff, 0])
     for (const piece of pieces) expect(withChecksums(piece)).toEqual(piece)
@@ -158,7 +151,7 @@ describe('a UDP super-packet', () => {
     const zero = udpPacket({ payload: new Uint8Array(2), checksum: 'good' })
     const field = udp.getChecksum(viewOf(zero), 20)
     const payload = Uint8Array.from([field >> 8, field & 0xff, field >> 8, field & 0xff])
-    const pieces = cut(superFromTun(udpPacket({ payload, checksum: 'partial' }), 2))
+    const pieces = packetsSentFor(superFromTun(udpPacket({ payload, checksum: 'partial' }), 2))
     expect(pieces.map((piece) => udp.getChecksum(viewOf(piece), 20))).toEqual([0xffff, 0xffff])
   })
 })
@@ -168,9 +161,9 @@ describe('what the virtio-net header says', () => {
   const right = { flags: virtioNet.FLAG_NEEDS_CSUM, gsoSize: 200, checksumStart: 20, checksumOffset: 16 }
 
   it('about the header length is not believed', () => {
-    const honest = cut(fromTun(packet, { ...right, gsoType: virtioNet.GSO_TCPV4, headerLength: 40 }))
+    const honest = packetsSentFor(fromTun(packet, { ...right, gsoType: virtioNet.GSO_TCPV4, headerLength: 40 }))
     for (const headerLength of [0, 1, 20, 41, 540, 65535]) {
-      expect(cut(fromTun(packet, { ...right, gsoType: virtioNet.GSO_TCPV4, headerLength }))).toEqual(honest)
+      expect(packetsSentFor(fromTun(packet, { ...right, gsoType: virtioNet.GSO_TCPV4, headerLength }))).toEqual(honest)
     }
   })
 
@@ -237,10 +230,7 @@ describe('cutting agrees with its slow twin', () => {
         const headerBytes = 20 + options.options.length + (isTcp ? 20 + options.tcpOptions.length : 8)
         const size = Math.min(gsoSize, 1450 - headerBytes)
         const read = superFromTun(packet, size)
-        const vnet = virtioNet.parse(read, 0, read.length)
-        if (typeof vnet === 'string') throw new Error(vnet)
-        const expected = resplit({ vnet, packet })
-        expect(cut(read)).toEqual(expected)
+        expect(sameBytes(packetsSentFor(read), packetsOf(read))).toBe(true)
       }),
       { numRuns: 60 },
     )

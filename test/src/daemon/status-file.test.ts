@@ -43,6 +43,7 @@ test('before the start is through it says so, with everything else empty', async
     node: null,
     lease: null,
     peers: [],
+    offenders: [],
     counters: {},
   })
 })
@@ -93,6 +94,20 @@ test('of a running node it has node, lease, peers with their generation, those l
   })
   expect(status.lease?.vtepMac).toBe(status.node?.mac)
   await agent.stop('keep')
+})
+
+test('those whom the source check refused are named', () => {
+  const { dataplane, file, read } = make()
+  const [reason, packets] = ['unknown-peer', 5] as const
+  dataplane.refused = [
+    { outerSource: 0xc0000263, innerSource: 0x0af40909, reason, packets, lastSeenMs: 1000 },
+    { outerSource: 0xc0000263, innerSource: 0xfd00n << 112n, reason, packets, lastSeenMs: 0 },
+  ]
+  file.write()
+  expect(read().offenders).toEqual([
+    { outerSource: '192.0.2.99', innerSource: '10.244.9.9', reason, packets, lastSeen: '1970-01-01T00:00:01.000Z' },
+    { outerSource: '192.0.2.99', innerSource: 'fd00::', reason, packets, lastSeen: '1970-01-01T00:00:00.000Z' },
+  ])
 })
 
 test('is looked at once a second, and rewritten only when something but the time changed', async () => {

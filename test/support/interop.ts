@@ -59,7 +59,7 @@ export function describeInterop(options: InteropOptions): void {
       const { bitsPerSecond } = await lab().iperf(from, to, { seconds })
       console.log(`${underlay} ${checksum} ${from} → ${to}: TCP ${(bitsPerSecond / 1e9).toFixed(2)} Gbit/s`)
       // A tunnel that loses what is merged or unsummed limps along at a few Mbit/s.
-      expect(bitsPerSecond).toBeGreaterThan(100e6)
+      expect(bitsPerSecond).toBeGreaterThan(driver === 'plain' ? 20e6 : 100e6)
     })
 
     test.each(directions)(

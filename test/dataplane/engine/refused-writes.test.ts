@@ -6,7 +6,15 @@ import * as tcp from '../../../dataplane/wire/tcp.ts'
 import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
 import { type Arrival, receivePackets } from '../../support/arrival.ts'
 import { NODE_A, type Written } from '../../support/engine-pair.ts'
-import { countingBytes, ip, type TcpOptions, tcpPacket, type UdpOptions, udpPacket } from '../../support/packets.ts'
+import {
+  countingBytes,
+  IPV6,
+  ip,
+  type TcpOptions,
+  tcpPacket,
+  type UdpOptions,
+  udpPacket,
+} from '../../support/packets.ts'
 import { resplit } from '../../support/resplit.ts'
 import { vxlanFrame } from '../../support/vxlan-frame.ts'
 
@@ -33,6 +41,8 @@ describe('packets whose joining is refused with EINVAL', () => {
     ['TCP', TCP],
     ['TCP with a short tail', SHORT_TAIL],
     ['TCP with options', [0, 1].map((n) => segment(n, { tcpOptions: countingBytes(12) }))],
+    ['TCPv6', [0, 1, 2].map((n) => segment(n, { ...IPV6, flags: n === 2 ? FLAG_ACK | FLAG_PSH : FLAG_ACK }))],
+    ['UDPv6', [0, 1, 2].map((n) => datagram(n, IPV6))],
     ['UDP', UDP],
     ['UDP with a short tail', [datagram(0), datagram(1, { payload: countingBytes(7) })]],
   ])('are written one by one, byte for byte as they came: %s', (_, packets) => {
@@ -84,6 +94,7 @@ function again({ b }: Arrival, packets: readonly Uint8Array[]): Written[] {
 describe('a kind of joined packets that is refused three times', () => {
   test.each([
     ['TCP', TCP, 'downgrade.tun-gso-tcp4'],
+    ['TCPv6', [0, 1].map((n) => segment(n, IPV6)), 'downgrade.tun-gso-tcp6'],
     ['UDP', UDP, 'downgrade.tun-gso-udp'],
   ] as const)('is given up, and counted once: %s', (_, packets, downgrade) => {
     const node = receivePackets(packets, { refuseWrite: refuseJoined })

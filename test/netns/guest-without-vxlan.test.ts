@@ -1,0 +1,4 @@
+// A host without the vxlan module, for real, in short: a user-mode Linux guest. The whole is in test/uml.
+import { describeGuestWithoutVxlan } from '../support/guest-without-vxlan-tests.ts'
+
+describeGuestWithoutVxlan({ mebibytes: 8 })

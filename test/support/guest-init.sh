@@ -6,7 +6,7 @@ export TMPDIR=/run
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /run
-insmod "/usr/lib/uml/modules/$(uname -r)/kernel/drivers/net/tun.ko"
+insmod "/usr/lib/uml/modules/$(uname -r)"/kernel/drivers/net/tun.ko*
 ip link set lo up
 # shellcheck disable=SC2154 — the names below stand on the kernel's command line
 ip address add "$guest_control" dev vec1

@@ -1,18 +1,15 @@
 // What a host without the vxlan module must be able to do, for the short and the whole suite.
 import { describe, expect, type TestContext, test } from 'vitest'
 import { isKernelAtLeast } from '../../dataplane/io/kernel-release.ts'
-import { expectIntact, foundFeatures, type GuestHost, guestHost, OUTSIDE_OVERLAY } from './guest-without-vxlan.ts'
+import { expectIntact, foundFeatures, type GuestHost, OUTSIDE_OVERLAY } from './guest-without-vxlan.ts'
 import { guestObstacle, mustRunIn, type Place, runIn } from './uml-guest.ts'
 
 /** TUN_F_ bits: checksum, TSO for both families; USO for both. */
 const TSO = 0x07
 const USO = 0x60
 
-export function describeGuestWithoutVxlan({ mebibytes }: { readonly mebibytes: number }): () => GuestHost | null {
-  let host: () => GuestHost | null = () => null
+export function describeGuestWithoutVxlan(host: () => GuestHost | null, mebibytes: number): void {
   describe('a host whose kernel has no vxlan', () => {
-    host = guestHost()
-
     test('is what the guest is: the kernel refuses to make such a device', async (context) => {
       const { guest } = bootedHost(host, context)
       const device = ['link', 'add', 'vxlan0', 'type', 'vxlan', 'id', '1', 'dev', 'vec0', 'dstport', '4789']
@@ -45,7 +42,6 @@ export function describeGuestWithoutVxlan({ mebibytes }: { readonly mebibytes: n
       console.log(`guest: ${out.toFixed(1)} MiB/s out, ${back.toFixed(1)} MiB/s in`)
     })
   })
-  return () => host()
 }
 
 /** The host, or the end of the test with the reason why there is none. */

@@ -74,6 +74,12 @@ export async function mustRunIn(place: Place, argv: readonly string[]): Promise<
   return stdout
 }
 
+/** Loads a module of the guest's kernel, `net/sched/sch_netem` for example, unless it is there. */
+export async function loadModule(guest: UmlGuest, path: string): Promise<void> {
+  const script = `test -d /sys/module/$(basename "$1") || insmod ${MODULES}/$(uname -r)/kernel/$1.ko*`
+  await mustRunIn(guest, ['bash', '-c', script, 'load-module', path])
+}
+
 export class UmlGuest implements Place {
   readonly address = GUEST
   /** The namespace outside that holds both TAPs. */

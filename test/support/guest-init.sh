@@ -6,7 +6,10 @@ export TMPDIR=/run
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /run
-insmod "/usr/lib/uml/modules/$(uname -r)"/kernel/drivers/net/tun.ko*
+# Where nothing looks on its own: the kernel gets the modules that are named, and loads none by itself.
+mkdir -p /run/modules/lib
+ln -s /usr/lib/uml/modules /run/modules/lib/modules
+modprobe -d /run/modules tun
 ip link set lo up
 # shellcheck disable=SC2154 — the names below stand on the kernel's command line
 ip address add "$guest_control" dev vec1

@@ -27,6 +27,7 @@ const OUTSIDE_LEASE = `{"PublicIP":"${OUTSIDE}","PublicIPv6":null,"BackendType":
 /** In the guest's memory. */
 const STORE = '/run/store'
 const STATE = '/run/state'
+const STATUS = `${STATE}/status.json`
 const READY_LIMIT_MS = 20_000
 /** More than boot and start may take together: whoever runs into a limit of theirs still cleans up. */
 const HOOK_LIMIT_MS = 120_000
@@ -59,9 +60,18 @@ export function guestHost(): () => GuestHost | null {
 
 async function startHost(guest: UmlGuest): Promise<GuestHost> {
   await prepareStore(guest)
+  const daemon = await startDaemonIn(guest, 'vec0')
+  const { node, lease } = (await statusIn(guest))!
+  makeKernelVtep(guest, { overlay: node!.overlayAddress, subnet: lease!.subnet, mac: node!.mac })
+  return { guest, daemon, overlay: node!.overlayAddress }
+}
+
+/** Starts a daemon with that underlay interface, on the state of the one before, and waits until it forwards. */
+export async function startDaemonIn(guest: UmlGuest, underlay: string): Promise<RunningProgram> {
+  await mustRunIn(guest, ['rm', '-f', STATUS])
   const daemon = guest.start([
-    ...[process.execPath, mainProgram(), 'run', '--store', `file:${STORE}`, '--iface', 'vec0', '--log-format', 'json'],
-    ...['--state-dir', STATE, '--subnet-file', '/run/subnet.env'],
+    ...[process.execPath, mainProgram(), 'run', '--store', `file:${STORE}`, '--iface', underlay],
+    ...['--state-dir', STATE, '--subnet-file', '/run/subnet.env', '--log-format', 'json'],
   ])
   const look = async () => {
     if (daemon.output.exitCode !== null) throw new Error(`the daemon ended: ${daemon.output.stderr}`)
@@ -69,9 +79,7 @@ async function startHost(guest: UmlGuest): Promise<GuestHost> {
     return status?.state === 'ready' && status.peers.length === 1
   }
   await vi.waitUntil(look, { timeout: READY_LIMIT_MS, interval: 200 })
-  const { node, lease } = (await statusIn(guest))!
-  makeKernelVtep(guest, { overlay: node!.overlayAddress, subnet: lease!.subnet, mac: node!.mac })
-  return { guest, daemon, overlay: node!.overlayAddress }
+  return daemon
 }
 
 /** Writes config and the lease of the VTEP outside into a store in the guest. */
@@ -94,7 +102,7 @@ function makeKernelVtep(guest: UmlGuest, peer: { overlay: string; subnet: string
 
 /** The daemon's status; `null` while there is none. */
 export async function statusIn(guest: UmlGuest): Promise<DaemonStatus | null> {
-  const { exitCode, stdout } = await runIn(guest, ['cat', `${STATE}/status.json`])
+  const { exitCode, stdout } = await runIn(guest, ['cat', STATUS])
   return exitCode === 0 ? (JSON.parse(stdout) as DaemonStatus) : null
 }
 

@@ -9,7 +9,7 @@ NEED_NODE='20.19.0'
 DEMO_COMMANDS='ip:iproute2 bridge:iproute2 ping:iputils-ping iperf3:iperf3 nft:nftables ethtool:ethtool'
 TEST_COMMANDS="$DEMO_COMMANDS tshark:tshark tcpdump:tcpdump etcd:etcd-server"
 # Debian has user-mode Linux for this machine only; elsewhere its tests are left out, with that reason.
-UML_COMMANDS='linux.uml:user-mode-linux insmod:kmod'
+UML_COMMANDS='linux.uml:user-mode-linux modprobe:kmod'
 UML_MACHINE='x86_64'
 
 # PATH of a plain root shell may lack the folders in which ip, nft and ethtool live.

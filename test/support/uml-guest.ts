@@ -74,10 +74,9 @@ export async function mustRunIn(place: Place, argv: readonly string[]): Promise<
   return stdout
 }
 
-/** Loads a module of the guest's kernel, `net/sched/sch_netem` for example, unless it is there. */
-export async function loadModule(guest: UmlGuest, path: string): Promise<void> {
-  const script = `test -d /sys/module/$(basename "$1") || insmod ${MODULES}/$(uname -r)/kernel/$1.ko*`
-  await mustRunIn(guest, ['bash', '-c', script, 'load-module', path])
+/** Loads a module of the guest's kernel, `sch_netem` for example, and what it needs. */
+export async function loadModule(guest: UmlGuest, name: string): Promise<void> {
+  await mustRunIn(guest, ['modprobe', '-d', '/run/modules', name])
 }
 
 export class UmlGuest implements Place {

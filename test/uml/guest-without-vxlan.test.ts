@@ -1,17 +1,22 @@
-// The daemon on a kernel without vxlan, at full size: transfers both ways, a bad network, a device without checksum
-// offload. Figures are printed for the record; a guest is slow and proves function, not speed.
+// The daemon on a kernel without vxlan, at full size: transfers both ways, also over a bad network. Figures are printed
+// for the record; a guest is slow and proves function, not speed.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { expectIntact, guestHost, OUTSIDE_OVERLAY } from '../support/guest-without-vxlan.ts'
 import { bootedHost, describeGuestWithoutVxlan } from '../support/guest-without-vxlan-tests.ts'
-import { loadModule, mustRunIn, OUTSIDE, runIn, type UmlGuest } from '../support/uml-guest.ts'
+import { loadModule, mustRunIn, OUTSIDE, type UmlGuest } from '../support/uml-guest.ts'
 
 const MEBIBYTES = 64
+/** Of the speed without a tunnel. Below it something is lost, not slow: a connection that waits for its timers. */
+const LEAST_RATIO = 0.03
+
+/** Of 46 000 frames one in a hundred is hit. */
+const LEAST_HITS = 50
 
 const host = guestHost()
 
 describeGuestWithoutVxlan(host, MEBIBYTES)
 
-/** netem's words, and the counters outside that show it did something. */
+/** netem's words, and the counters of whoever receives that show it did something. */
 const FAULTS = [
   ['lost', 'loss 1%', ['TcpExtTCPOFOQueue']],
   ['out of order', 'delay 2ms reorder 1%', ['TcpExtTCPOFOQueue']],
@@ -20,42 +25,62 @@ const FAULTS = [
 ] as const
 
 describe('a transfer with the right SHA-256 both ways', () => {
-  test.for(FAULTS)('although 1 %% of what the guest sends is %s', async ([, words, evidence], context) => {
+  test('costs a part of the bare underlay’s speed, which is printed', async (context) => {
+    const { guest } = bootedHost(host, context)
+    const tunnel = await expectIntact(guest, guest.outside, OUTSIDE_OVERLAY, MEBIBYTES)
+    const bare = await expectIntact(guest, guest.outside, OUTSIDE, MEBIBYTES)
+    console.log(`bulk: ${tunnel.toFixed(1)} of ${bare.toFixed(1)} MiB/s, ratio ${(tunnel / bare).toFixed(2)}`)
+    expect(tunnel / bare).toBeGreaterThan(LEAST_RATIO)
+  })
+
+  test.for(FAULTS)('although 1 %% of what the guest sends and gets is %s', async ([, words, evidence], context) => {
     const { guest, overlay } = bootedHost(host, context)
-    const before = await countersOutside(guest, evidence)
+    const before = await hits(guest, evidence)
     await withNetem(guest, words)
     const out = await expectIntact(guest, guest.outside, OUTSIDE_OVERLAY, MEBIBYTES)
     const back = await expectIntact(guest.outside, guest, overlay, MEBIBYTES)
-    const seen = (await countersOutside(guest, evidence)) - before
-    console.log(`${words}: ${out.toFixed(1)} MiB/s out, ${back.toFixed(1)} MiB/s in, ${evidence.join(' + ')} ${seen}`)
-    expect(seen).toBeGreaterThan(0)
+    const seen = (await hits(guest, evidence)).map((count, side) => count - before[side]!)
+    console.log(`${words}: ${out.toFixed(1)} MiB/s out, ${back.toFixed(1)} MiB/s in; ${evidence.join(' + ')}: ${seen}`)
+    expect(seen[0]! + seen[1]!).toBeGreaterThan(LEAST_HITS)
   })
 })
 
-/** Until the end of the test. */
+/**
+ * Both ways, until the end of the test. What comes in is led around a device that can queue; without merging by the
+ * kernel, or a fault would hit a whole train. What goes out are trains.
+ */
 async function withNetem(guest: UmlGuest, words: string): Promise<void> {
-  await loadModule(guest, 'net/sched/sch_netem')
-  await mustRunIn(guest, ['tc', 'qdisc', 'replace', 'dev', 'vec0', 'root', 'netem', ...words.split(' ')])
-  onTestFinished(() => void runIn(guest, ['tc', 'qdisc', 'delete', 'dev', 'vec0', 'root']))
+  for (const module of ['sch_netem', 'ifb', 'sch_ingress', 'cls_matchall', 'act_mirred'])
+    await loadModule(guest, module)
+  const netem = `root netem ${words}`
+  await inTurn(guest, [
+    `tc qdisc replace dev vec0 ${netem}`,
+    'ethtool -K vec0 gro off',
+    'ip link add in0 type ifb',
+    'ip link set in0 up',
+    `tc qdisc add dev in0 ${netem}`,
+    'tc qdisc add dev vec0 ingress',
+    'tc filter add dev vec0 ingress matchall action mirred egress redirect dev in0',
+  ])
+  onTestFinished(() =>
+    inTurn(guest, [
+      'tc qdisc delete dev vec0 root',
+      'tc qdisc delete dev vec0 ingress',
+      'ip link delete in0',
+      'ethtool -K vec0 gro on',
+    ]),
+  )
 }
 
-/** The sum of counters of the kernel outside, as nstat(8) names them. */
-async function countersOutside(guest: UmlGuest, names: readonly string[]): Promise<number> {
-  const shown = await mustRunIn(guest.outside, ['nstat', '-asz', ...names])
-  return [...shown.matchAll(/^\w+ +(\d+)/gm)].reduce((sum, [, value]) => sum + Number(value), 0)
+async function inTurn(guest: UmlGuest, commands: readonly string[]): Promise<void> {
+  for (const command of commands) await mustRunIn(guest, command.split(' '))
 }
 
-describe('an underlay device without checksum offload', () => {
-  test('PROBE', async (context) => {
-    const { guest, overlay, daemon } = bootedHost(host, context)
-    await mustRunIn(guest, ['ethtool', '-K', 'vec0', 'tx', 'off'])
-    onTestFinished(() => void runIn(guest, ['ethtool', '-K', 'vec0', 'tx', 'on']))
-    try {
-      const out = await expectIntact(guest, guest.outside, OUTSIDE_OVERLAY, 8)
-      console.log(out)
-    } finally {
-      console.log(await mustRunIn(guest, ['cat', '/run/state/status.json']), daemon.output.stderr)
-      console.log(overlay, OUTSIDE)
-    }
-  })
-})
+/** Sums of counters outside and in the guest, as nstat(8) names them. */
+function hits(guest: UmlGuest, names: readonly string[]): Promise<number[]> {
+  const sum = (shown: string) =>
+    [...shown.matchAll(/^\w+ +(\d+)/gm)].reduce((total, [, value]) => total + Number(value), 0)
+  return Promise.all(
+    [guest.outside, guest].map(async (place) => sum(await mustRunIn(place, ['nstat', '-asz', ...names]))),
+  )
+}

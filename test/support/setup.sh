@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes a fresh Debian ready: Debian packages, npm packages, build. First step of `npm run demo` (mode demo) and of
-# `npm test` and `npm run bench` (mode test) and of `npm run test:uml` (mode uml). Depends on nothing but bash, coreutils and Node; quick when nothing is lacking.
+# Makes a fresh Debian ready: Debian packages, npm packages, build. First step of `npm run demo` (mode demo), of
+# `npm test` and `npm run bench` (mode test) and of `npm run test:uml` (mode uml: as test, and insists on user-mode
+# Linux). Depends on nothing but bash, coreutils and Node; quick when nothing is lacking.
 set -euo pipefail
 
 MODE=${1:-}

@@ -185,10 +185,15 @@ function startKernel(namespace: string, directory: string): ChildProcess {
   ]
   const isolate = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child', '--mount-proc']
   const script = `mount -t tmpfs tmpfs ${directory} && exec ip netns exec ${namespace} "$@"`
-  return spawn('unshare', [...isolate, 'bash', '-c', script, 'uml-guest', ...kernelWords], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { PATH: process.env.PATH, HOME: directory, TMPDIR: directory },
-  })
+  // Not even a killed test run leaves a guest behind.
+  return spawn(
+    'setpriv',
+    ['--pdeathsig', 'KILL', 'unshare', ...isolate, 'bash', '-c', script, 'uml-guest', ...kernelWords],
+    {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { PATH: process.env.PATH, HOME: directory, TMPDIR: directory },
+    },
+  )
 }
 
 function startOutside(namespace: string, argv: readonly string[]): RunningProgram {

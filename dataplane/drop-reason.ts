@@ -3,7 +3,6 @@
 
 export const DROP_REASONS = {
   // outbound: TUN → underlay
-  'not-ip': { where: 'outbound', about: 'the version nibble is neither 4 nor 6' },
   'vnet-inconsistent': { where: 'outbound', about: 'the virtio-net header contradicts the packet behind it' },
   'no-route': { where: 'outbound', about: 'no lease covers the destination; the pod is told with ICMP' },
   'headers-too-long': { where: 'outbound', about: 'a super-packet whose headers are too long to be cut' },
@@ -35,6 +34,7 @@ export const DROP_REASONS = {
   'tun-rejected': { where: 'inbound', about: 'the kernel refused the packet (EINVAL)' },
   'tun-error': { where: 'inbound', about: 'the TUN write failed with an errno that has no name of its own' },
   // any packet
+  'not-ip': { where: 'both', about: 'the version nibble is neither 4 nor 6' },
   'ttl-expired': { where: 'both', about: 'TTL or hop limit reached zero in a tunnel that counts as a hop' },
   truncated: { where: 'both', about: 'the packet ends before its headers do' },
   'bad-header-length': {

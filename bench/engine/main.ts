@@ -27,7 +27,7 @@ if (!Number.isInteger(packets) || packets < 1 || chosen === undefined) {
 function row(name: string, figures: Figures): string {
   const { outbound, inbound, collections, heapBytesPerPacket, dropped, imbalance } = figures
   return [
-    name.padEnd(18),
+    name.padEnd(Math.max(...SCENARIOS.map((one) => one.name.length))),
     `outbound ${inWords(outbound)}`,
     `inbound ${inWords(inbound)}`,
     `${collections} collections`,

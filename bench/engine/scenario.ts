@@ -2,6 +2,7 @@
 // garbage collector, and whether every packet is accounted for.
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks'
 import { setImmediate as turn } from 'node:timers/promises'
+import { UdpEncapsulation } from '../../dataplane/encap/udp.ts'
 import { VxlanEncapsulation } from '../../dataplane/encap/vxlan.ts'
 import { Counters } from '../../dataplane/engine/counters.ts'
 import { ENGINE_MEMORY_BYTES, Engine } from '../../dataplane/engine/engine.ts'
@@ -12,10 +13,12 @@ import { SLOT_BYTES } from '../../dataplane/io/receive-slots.ts'
 import type { UnderlaySocket } from '../../dataplane/io/underlay-socket.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
-import { fromTun, ip, superFromTun, tcpPacket, udpPacket } from '../../test/support/packets.ts'
+import { fromTun, IPV6, ip, ip6, superFromTun, tcpPacket, udpPacket } from '../../test/support/packets.ts'
 
 export interface Scenario {
   readonly name: string
+  /** VXLAN unless told otherwise. */
+  readonly encapsulation?: 'vxlan' | 'udp'
   /** As the TUN of the sending node delivers it, virtio-net header first. */
   readonly packet: () => Uint8Array
   /** Packets of that kind that one message of the underlay carries, roughly: bounds what is sent before it is received. */
@@ -47,6 +50,7 @@ export const SUPER_PAYLOAD_BYTES = 64_000
 const MTU_BYTES = 1450
 /** TCP payload of a packet that fills the MTU: no options. */
 export const MSS_BYTES = MTU_BYTES - 40
+const MSS_IPV6_BYTES = MTU_BYTES - 60
 const SMALL_PAYLOAD_BYTES = 64
 
 /** A packet as an offload leaves it: payload of so many bytes, checksum open. */
@@ -65,20 +69,64 @@ export const SCENARIOS: readonly Scenario[] = [
     packet: () => superFromTun(udpPacket(partial(SMALL_PAYLOAD_BYTES * 60)), SMALL_PAYLOAD_BYTES),
     readsPerTurn: 32,
   },
+  {
+    name: '64-byte UDPv6',
+    packet: () => fromTun(udpPacket({ ...IPV6, payload: new Uint8Array(64) })),
+    readsPerTurn: 1024,
+  },
+  {
+    name: 'TCPv6 super-packets',
+    packet: () => superFromTun(tcpPacket({ ...IPV6, ...partial(SUPER_PAYLOAD_BYTES) }), MSS_IPV6_BYTES),
+    readsPerTurn: 16,
+  },
+  {
+    name: 'UDPv6 super-packets',
+    packet: () => superFromTun(udpPacket({ ...IPV6, ...partial(SMALL_PAYLOAD_BYTES * 60) }), SMALL_PAYLOAD_BYTES),
+    readsPerTurn: 32,
+  },
+  {
+    name: '64-byte UDP in plain UDP',
+    encapsulation: 'udp',
+    packet: () => fromTun(udpPacket({ payload: new Uint8Array(64) })),
+    readsPerTurn: 1024,
+  },
+  {
+    name: 'TCPv6 super-packets in plain UDP',
+    encapsulation: 'udp',
+    packet: () => superFromTun(tcpPacket({ ...IPV6, ...partial(SUPER_PAYLOAD_BYTES) }), MSS_IPV6_BYTES),
+    readsPerTurn: 16,
+  },
 ]
 
 const WHOLE_COLLECTIONS = [constants.NODE_PERFORMANCE_GC_MINOR, constants.NODE_PERFORMANCE_GC_MAJOR]
 const VNI = 1
 export const PORT = 8472
 export const NODES = [
-  { subnet: prefixAround(ip('10.244.1.0'), 24), underlayAddress: ip('192.168.56.11'), mac: 0x02_00_00_00_00_01 },
-  { subnet: prefixAround(ip('10.244.2.0'), 24), underlayAddress: ip('192.168.56.12'), mac: 0x02_00_00_00_00_02 },
+  {
+    subnet: prefixAround(ip('10.244.1.0'), 24),
+    ipv6Subnet: prefixAround(ip6('fd00:10:244:1::'), 64),
+    underlayAddress: ip('192.168.56.11'),
+    mac: 0x02_00_00_00_00_01,
+  },
+  {
+    subnet: prefixAround(ip('10.244.2.0'), 24),
+    ipv6Subnet: prefixAround(ip6('fd00:10:244:2::'), 64),
+    underlayAddress: ip('192.168.56.12'),
+    mac: 0x02_00_00_00_00_02,
+  },
 ] as const
 type NodePlan = (typeof NODES)[number]
 const QUEUE_LENGTH = 64
 
 /** A node of the pair that sends and receives through `socket`. */
-export function buildNode(self: NodePlan, other: NodePlan, memory: PacketMemory, socket: UnderlaySocket) {
+export function buildNode(
+  self: NodePlan,
+  other: NodePlan,
+  memory: PacketMemory,
+  socket: UnderlaySocket,
+  encapsulation: 'vxlan' | 'udp' = 'vxlan',
+) {
+  const isVxlan = encapsulation === 'vxlan'
   const device = new MemoryDevice(memory)
   const counters = new Counters()
   const engine = new Engine({
@@ -86,12 +134,12 @@ export function buildNode(self: NodePlan, other: NodePlan, memory: PacketMemory,
     device,
     socket,
     counters,
-    encapsulation: new VxlanEncapsulation({ vni: VNI, mac: self.mac }),
+    encapsulation: isVxlan ? new VxlanEncapsulation({ vni: VNI, mac: self.mac }) : new UdpEncapsulation(),
     settings: {
       overlayAddress: self.subnet.address,
-      overlayIpv6: null,
-      ipv6Subnet: null,
-      countsHop: false,
+      overlayIpv6: self.ipv6Subnet.address,
+      ipv6Subnet: self.ipv6Subnet,
+      countsHop: !isVxlan,
       subnet: self.subnet,
       mtuBytes: MTU_BYTES,
       sourceCheck: 'strict',
@@ -100,7 +148,15 @@ export function buildNode(self: NodePlan, other: NodePlan, memory: PacketMemory,
     nowMs: () => performance.now(),
   })
   const vtep = { underlayAddress: other.underlayAddress, port: PORT, mac: other.mac, vni: VNI }
-  engine.replaceTable(encodeForwardingTable([{ prefix: other.subnet, vtep }], 1))
+  engine.replaceTable(
+    encodeForwardingTable(
+      [
+        { prefix: other.subnet, vtep },
+        { prefix: other.ipv6Subnet, vtep },
+      ],
+      1,
+    ),
+  )
   return { engine, device, counters }
 }
 
@@ -121,8 +177,8 @@ class Pair {
     )
     const open = ({ underlayAddress }: NodePlan) =>
       underlay.open({ address: underlayAddress, port: PORT, queueLength: QUEUE_LENGTH })
-    this.sender = buildNode(NODES[0], NODES[1], underlay.memory, open(NODES[0]))
-    this.receiver = buildNode(NODES[1], NODES[0], underlay.memory, open(NODES[1]))
+    this.sender = buildNode(NODES[0], NODES[1], underlay.memory, open(NODES[0]), scenario.encapsulation)
+    this.receiver = buildNode(NODES[1], NODES[0], underlay.memory, open(NODES[1]), scenario.encapsulation)
     this.#packetAt = underlay.memory.reserve(packet.length)
     this.#packetLength = packet.length
     this.#readsPerTurn = scenario.readsPerTurn

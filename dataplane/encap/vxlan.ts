@@ -26,7 +26,7 @@ export class VxlanEncapsulation implements Encapsulation {
     vxlan.write(view, at, table.vni(entry))
     const etherType = version === 4 ? ethernet.ETHERTYPE_IPV4 : ethernet.ETHERTYPE_IPV6
     const high = table.macHigh(entry)
-    const low = table.macLow(entry) | 0
+    const low = table.macLow(entry)
     ethernet.writeHalves(view, at + INNER_ETHERNET, high, low, this.#macHigh, this.#macLow, etherType)
   }
 

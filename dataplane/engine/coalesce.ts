@@ -90,11 +90,15 @@ export class Coalescer {
     return packet.protocol === ipv4.PROTOCOL_TCP ? isPlainData(this.#view, packet.at + packet.ipBytes) : this.#mergeUdp
   }
 
-  /** Writes what is open between two hosts for a protocol: something of theirs that has no ports comes next. */
+  /**
+   * Writes what is open between two hosts for a protocol: something of theirs that has no ports comes next. What an IPv6
+   * fragment is of is not asked: it may be any protocol.
+   */
   flushHosts(packet: InnerPacket): void {
+    const isAny = packet.version === 6 && packet.isFragment
     for (let index = this.#open - 1; index >= 0; index--) {
       const { head } = this.#runs[index]!
-      if (head.protocol === packet.protocol && sameHosts(this.#view, head, packet)) this.#flush(index)
+      if ((isAny || head.protocol === packet.protocol) && sameHosts(this.#view, head, packet)) this.#flush(index)
     }
   }
 

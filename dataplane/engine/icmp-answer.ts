@@ -24,6 +24,11 @@ const ANSWER_TTL = 8
 /** Answers to one source: a scan through unused addresses is not answered one by one. */
 const RATE = { perSecond: 100, burst: 50 } as const
 
+// The first addresses that are nobody's: 224.0.0.0 and ff00::, up to the last. Only the unspecified one lies below ::1.
+const IPV4_MULTICAST = 0xe000_0000
+const IPV6_MULTICAST = 0xffn << 120n
+const IPV6_LOOPBACK = 1n
+
 const SENT = cellOf('icmp.sent')
 const SUPPRESSED = cellOf('icmp.suppressed')
 const FAILED = cellOf('icmp.failed')
@@ -181,14 +186,15 @@ function mayAnswer(view: DataView, packet: InnerPacket): boolean {
 
 /** A unicast source that an answer can reach: not unspecified, not multicast, not loopback. */
 function isOneHost(view: DataView, packet: InnerPacket): boolean {
-  const first = view.getUint32(packet.addressesAt)
-  if (packet.version === 4) return first !== 0 && first >>> 28 < 14 && first >>> 24 !== 127
-  if (first >>> 24 === 0xff) return false
-  const rest = view.getBigUint64(packet.addressesAt) | (view.getBigUint64(packet.addressesAt + 8) >> 1n)
-  return rest !== 0n // :: and ::1
+  if (packet.version === 6) {
+    const source = ipv6.getSource(view, packet.at)
+    return source > IPV6_LOOPBACK && source < IPV6_MULTICAST
+  }
+  const source = ipv4.getSource(view, packet.at)
+  return source !== 0 && source < IPV4_MULTICAST && source >>> 24 !== 127
 }
 
 /** The source's last 32 bits, as a signed number: hosts of one subnet differ there. */
 function sourceHash(view: DataView, packet: InnerPacket): number {
-  return view.getInt32(packet.addressesAt + packet.addressBytes / 2 - 4)
+  return (packet.version === 4 ? ipv4.getSource(view, packet.at) : ipv6.getSourceWord(view, packet.at, 3)) | 0
 }

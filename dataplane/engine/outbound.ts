@@ -305,8 +305,7 @@ export class Outbound {
   /** Step 6, second half: a place in the batch for a frame of `bytes` around the inner packet at `at`. */
   #place(id: number, at: number, bytes: number, entry: number, alone: boolean): void {
     const tos = encapsulateEcn(this.#packet.tos)
-    // As a signed number: an unsigned one above 2^31 would be boxed on its way into the call, once a packet.
-    const address = this.#table.underlayAddress(entry) | 0
+    const address = this.#table.underlayAddress(entry)
     const port = this.#table.port(entry)
     if (!this.#batch.frame(address, port, tos, bytes, alone)) {
       this.#send()

@@ -1,6 +1,7 @@
 // Packet ids: equal at every capture point and on every host, from inner fields that encapsulation leaves alone.
 // Used only while somebody traces.
 import * as ipv4 from '../wire/ipv4.ts'
+import * as ipv6Fragment from '../wire/ipv6-fragment.ts'
 import * as tcp from '../wire/tcp.ts'
 import * as udp from '../wire/udp.ts'
 import { InnerPacket } from './inner-packet.ts'
@@ -26,6 +27,7 @@ export function packetId(view: DataView, at: number, length: number, payloadAt =
   if (packet.version === 4) {
     id = mix(id, (ipv4.getIdentification(view, at) << 16) | (ipv4.getFragmentWord(view, at) & ipv4.OFFSET_MASK))
   }
+  if (packet.version === 6 && packet.isFragment) id = mix(id, ipv6Fragment.getIdentification(view, transport))
   if (left >= udp.HEADER_LEN) id = mix(id, udp.getPorts(view, transport))
   if (packet.protocol === ipv4.PROTOCOL_TCP && left >= tcp.HEADER_LEN) {
     id = mix(id, tcp.getSequence(view, transport))

@@ -6,7 +6,7 @@ import * as ipv6 from '../wire/ipv6.ts'
 import * as tcp from '../wire/tcp.ts'
 import * as udp from '../wire/udp.ts'
 import type { InnerPacket } from './inner-packet.ts'
-import { pseudoHeaderSum } from './transport-checksum.ts'
+import { checksumOffsetOf, pseudoHeaderSum } from './transport-checksum.ts'
 
 /** Largest IP and transport header that can be cut: IPv4 and TCP with all their options, or IPv6 with a few extensions. */
 export const MAX_HEADER_BYTES = 60 + 60
@@ -73,9 +73,21 @@ export class Segmenter {
     this.count = Math.ceil(this.#payloadTotal / gsoSize)
     // What stays the same is summed once, with the varying fields zeroed.
     if (this.#isIpv4) this.#beginIpv4(this.template, ipBytes)
+    const pseudo = this.#pseudoSum(packet)
     this.#beginTransport(this.template + ipBytes)
     const transportHeader = this.#memory.sum(this.template + ipBytes, headerBytes - ipBytes)
-    this.#transportSum = fold(pseudoHeaderSum(this.#memory, packet, 0) + transportHeader)
+    this.#transportSum = fold(pseudo + transportHeader)
+  }
+
+  /**
+   * The pseudo-header sum without the length. Behind extension headers it is taken from the checksum field, where the kernel
+   * left it: a routing header may hold the destination that counts (RFC 8200 §8.1).
+   */
+  #pseudoSum(packet: InnerPacket): number {
+    if (packet.version === 4 || packet.ipBytes === ipv6.HEADER_LEN) return pseudoHeaderSum(this.#memory, packet, 0)
+    const transport = packet.at + packet.ipBytes
+    const stored = this.#memory.view.getUint16(transport + checksumOffsetOf(packet.protocol))
+    return fold(stored + complement(packet.length - packet.ipBytes))
   }
 
   #beginIpv4(at: number, ipBytes: number): void {

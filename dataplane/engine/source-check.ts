@@ -42,7 +42,7 @@ export class SourceCheck {
         ? this.#table.lookup(view.getInt32(packet.addressesAt))
         : this.#table.lookupIpv6(view, packet.addressesAt)
     if (this.sink !== null) this.#trace(this.sink, id, view, packet, entry)
-    const holds = entry !== NO_ENTRY && (this.#table.underlayAddress(entry) | 0) === outerSource
+    const holds = entry !== NO_ENTRY && this.#table.underlayAddress(entry) === outerSource
     if (!holds && (this.#mode === 'strict' || !this.#table.hasPeer(outerSource))) {
       return this.#table.hasPeer(outerSource) ? 'inner-source-spoofed' : 'unknown-peer'
     }

@@ -83,6 +83,8 @@ export class ForwardingTable {
   readonly size: number
   readonly peerCount: number
   readonly #words: Uint32Array
+  /** The same words, signed: what a packet asks for is a small integer then, where an unsigned one above 2^31 is boxed. */
+  readonly #signed: Int32Array
   readonly #starts: Uint32Array
   readonly #owners: Int32Array
   readonly #wideStarts: Uint32Array
@@ -101,6 +103,7 @@ export class ForwardingTable {
     const wideAt = startsAt + rangeCount * 2
     const peersAt = wideAt + wideCount * (WIDE + 1)
     this.#words = words
+    this.#signed = new Int32Array(buffer)
     this.#starts = words.subarray(startsAt, startsAt + rangeCount)
     this.#owners = new Int32Array(buffer, (startsAt + rangeCount) * 4, rangeCount)
     this.#wideStarts = words.subarray(wideAt, wideAt + wideCount * WIDE)
@@ -136,8 +139,9 @@ export class ForwardingTable {
     return index >= 0 && this.#peers[index] === address
   }
 
+  /** As a signed 32-bit number. */
   underlayAddress(entry: number): number {
-    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + UNDERLAY_ADDRESS]!
+    return this.#signed[HEADER_WORDS + entry * ENTRY_WORDS + UNDERLAY_ADDRESS]!
   }
 
   port(entry: number): number {
@@ -149,9 +153,9 @@ export class ForwardingTable {
     return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + MAC_HIGH]!
   }
 
-  /** Lower 32 bits of the VTEP MAC. */
+  /** Lower 32 bits of the VTEP MAC, as a signed number. */
   macLow(entry: number): number {
-    return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + MAC_LOW]!
+    return this.#signed[HEADER_WORDS + entry * ENTRY_WORDS + MAC_LOW]!
   }
 
   vni(entry: number): number {
@@ -164,9 +168,9 @@ export class ForwardingTable {
     return {
       prefix: this.#prefix(at),
       vtep: {
-        underlayAddress: this.underlayAddress(index),
+        underlayAddress: this.underlayAddress(index) >>> 0,
         port: this.port(index),
-        mac: this.macHigh(index) * 2 ** 32 + this.macLow(index),
+        mac: this.macHigh(index) * 2 ** 32 + (this.macLow(index) >>> 0),
         vni: this.vni(index),
       },
     }

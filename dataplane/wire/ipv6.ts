@@ -101,15 +101,16 @@ export function getDestinationWord(view: DataView, at: number, index: number): n
 
 /** The whole source address. Allocates: off the hot path. */
 export function getSource(view: DataView, at: number): bigint {
-  return wideAt(view, at + SOURCE_OFFSET)
+  return addressAt(view, at + SOURCE_OFFSET)
 }
 
 /** The whole destination address. Allocates: off the hot path. */
 export function getDestination(view: DataView, at: number): bigint {
-  return wideAt(view, at + DESTINATION_OFFSET)
+  return addressAt(view, at + DESTINATION_OFFSET)
 }
 
-function wideAt(view: DataView, at: number): bigint {
+/** The address whose 16 bytes stand at `at`. Allocates: off the hot path. */
+export function addressAt(view: DataView, at: number): bigint {
   return (view.getBigUint64(at) << 64n) | view.getBigUint64(at + 8)
 }
 

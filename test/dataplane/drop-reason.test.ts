@@ -4,8 +4,20 @@ import { describe, expect, it } from 'vitest'
 import { DROP_REASONS, type DropReason } from '../../dataplane/drop-reason.ts'
 import * as errno from '../../dataplane/io/errno.ts'
 import type { Direction, Step } from '../../dataplane/step.ts'
+import { ETHERTYPE_IPV4 } from '../../dataplane/wire/ethernet.ts'
+import { DESTINATION_OPTIONS } from '../../dataplane/wire/ipv6-extension.ts'
 import { NODE_A, NODE_B, recordSteps } from '../support/engine-pair.ts'
-import { countingBytes, fromTun, icmpEcho, ip, tcpPacket, udpPacket } from '../support/packets.ts'
+import {
+  countingBytes,
+  type Extension,
+  fromTun,
+  IPV6,
+  icmpEcho,
+  ip,
+  superFromTun,
+  tcpPacket,
+  udpPacket,
+} from '../support/packets.ts'
 import { tappedPair } from '../support/underlay-tap.ts'
 import { type FrameOptions, vxlanFrame } from '../support/vxlan-frame.ts'
 
@@ -61,10 +73,16 @@ type Provoked = Partial<Record<Direction, Provocation>>
 const outbound = (provocation: Provocation): Provoked => ({ outbound: provocation })
 const inbound = (provocation: Provocation): Provoked => ({ inbound: provocation })
 
+/** As many padding-only destination options. */
+const extensions = (count: number): Extension[] =>
+  Array.from({ length: count }, () => [DESTINATION_OPTIONS, Uint8Array.from([1, 4, 0, 0, 0, 0])])
+
+const longHeaders = { ...IPV6, extensions: extensions(8), payload: countingBytes(300), checksum: 'partial' } as const
+
 const PROVOKED: Record<Exclude<DropReason, LostInKernel>, Provoked> = {
-  'not-ip': outbound(read(fromTun(new Uint8Array(40)))),
   'vnet-inconsistent': outbound(read(fromTun(tcpPacket({ payload: countingBytes(9) }), { gsoType: 4, gsoSize: 3 }))),
   'no-route': outbound(read(fromTun(icmpEcho({ destination: '10.244.9.9' })))),
+  'headers-too-long': outbound(read(superFromTun(tcpPacket(longHeaders), 100))),
   'too-big': outbound(read(fromTun(udpPacket({ payload: countingBytes(2000) })))),
   'link-local-or-multicast': outbound(read(fromTun(udpPacket({ destination: '224.0.0.22' })))),
   'tx-queue-full': outbound(failsWith(errno.EAGAIN)),
@@ -89,10 +107,18 @@ const PROVOKED: Record<Exclude<DropReason, LostInKernel>, Provoked> = {
   'tun-down': inbound(refusesWith(errno.EIO)),
   'tun-rejected': inbound(refusesWith(errno.EINVAL)),
   'tun-error': inbound(refusesWith(errno.EBADFD)),
-  'bad-version': inbound(arrives(toA(bent(0, 0x20)))),
-  'ipv6-unsupported': {
-    outbound: read(fromTun(new Uint8Array(40).fill(0x60))),
-    inbound: arrives(toA(icmpEcho(fromB), { etherType: 0x86dd })),
+  'bad-version': inbound(arrives(toA(bent(0, 0x20), { etherType: ETHERTYPE_IPV4 }))),
+  'not-ip': {
+    outbound: read(fromTun(new Uint8Array(40))),
+    inbound: arrives(new Uint8Array(40)),
+  },
+  'ttl-expired': {
+    outbound: read(fromTun(icmpEcho({ ttl: 1 }))),
+    inbound: arrives(icmpEcho({ ...fromB, ttl: 1 })),
+  },
+  'too-many-extensions': {
+    outbound: read(fromTun(icmpEcho({ ...IPV6, extensions: extensions(9) }))),
+    inbound: arrives(toA(icmpEcho({ ...IPV6, extensions: extensions(9) }))),
   },
   truncated: {
     outbound: read(fromTun(icmpEcho().slice(0, 50))),
@@ -104,6 +130,9 @@ const PROVOKED: Record<Exclude<DropReason, LostInKernel>, Provoked> = {
   },
 }
 
+/** A tunnel that counts as a hop, and one in which nothing but the packet says what it is. */
+const OF_PLAIN_UDP = new Set<DropReason>(['ttl-expired', 'not-ip'])
+
 const cases = Object.entries(PROVOKED).flatMap(([reason, provoked]) =>
   Object.entries(provoked).map(([direction, provoke]) => ({
     reason: reason as DropReason,
@@ -114,7 +143,7 @@ const cases = Object.entries(PROVOKED).flatMap(([reason, provoked]) =>
 
 describe('a drop reason', () => {
   it.each(cases)('$reason is counted and told, $direction', ({ reason, direction, provoke }) => {
-    const pair = tappedPair()
+    const pair = tappedPair({ encapsulation: OF_PLAIN_UDP.has(reason) ? 'udp' : 'vxlan' })
     const steps = recordSteps(pair.a)
     provoke(pair)
     const { packets, bytes } = pair.a.counters.dropped(direction, reason)

@@ -31,7 +31,7 @@ export function receiveDatagrams(
 /** Inner packets, each in a datagram of its own; up to 16 of them are one batch. */
 export function receivePackets(packets: readonly Uint8Array[], options: NodeOptions = {}): Arrival {
   return receiveDatagrams(
-    packets.map((packet) => vxlanFrame(packet)),
+    packets.map((packet) => frameFor(packet, options)),
     {},
     options,
   )
@@ -39,6 +39,10 @@ export function receivePackets(packets: readonly Uint8Array[], options: NodeOpti
 
 /** Inner packets of one size (the last perhaps shorter) as one merged train. */
 export function receiveTrain(packets: readonly Uint8Array[], options: NodeOptions = {}): Arrival {
-  const { bytes, segmentSize } = train(packets.map((packet) => vxlanFrame(packet)))
+  const { bytes, segmentSize } = train(packets.map((packet) => frameFor(packet, options)))
   return receiveDatagrams([bytes], { segmentSize }, options)
+}
+
+function frameFor(packet: Uint8Array, { encapsulation = 'vxlan' }: NodeOptions): Uint8Array {
+  return encapsulation === 'vxlan' ? vxlanFrame(packet) : packet
 }

@@ -1,6 +1,8 @@
-// Two nodes in memory, as the fixture of most engine tests: node A holds 10.244.1.0/24 at 192.0.2.1, node B
-// 10.244.2.0/24 at 192.0.2.2, VNI 1, port 8472. What either writes into its TUN is kept.
+// Two nodes in memory, as the fixture of most engine tests: node A holds 10.244.1.0/24 and fd00:10:244:1::/64 at 192.0.2.1,
+// node B 10.244.2.0/24 and fd00:10:244:2::/64 at 192.0.2.2. VXLAN with VNI 1 on port 8472, or plain UDP on 8285. What
+// either writes into its TUN is kept.
 import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
+import { UdpEncapsulation } from '../../dataplane/encap/udp.ts'
 import { VxlanEncapsulation } from '../../dataplane/encap/vxlan.ts'
 import { Counters } from '../../dataplane/engine/counters.ts'
 import { ENGINE_MEMORY_BYTES, Engine } from '../../dataplane/engine/engine.ts'
@@ -12,14 +14,19 @@ import { type MemorySocket, MemoryUnderlay } from '../../dataplane/io/memory/mem
 import type { UnderlaySocket } from '../../dataplane/io/underlay-socket.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import type { Step } from '../../dataplane/step.ts'
-import * as ipv4 from '../../dataplane/wire/ipv4.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
 import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
-import { ip, ip6, viewOf } from './packets.ts'
+import { ip, ip6 } from './packets.ts'
+import { transportOf } from './transport-of.ts'
+
+export type EncapsulationName = keyof typeof OVERHEAD_BYTES
 
 export const VNI = 1
-export const PORT = 8472
+export const PORTS = { vxlan: 8472, udp: 8285 } as const
+export const PORT = PORTS.vxlan
 export const MTU = 1500 - OVERHEAD_BYTES.vxlan
+/** Of plain UDP. */
+export const UDP_MTU = 1500 - OVERHEAD_BYTES.udp
 
 export interface NodeFacts {
   readonly underlay: string
@@ -42,12 +49,22 @@ export const NODE_B: NodeFacts = {
   mac: 0x0a0000000002,
 }
 
-/** The forwarding entry by which others reach a node. */
-export function entryFor(node: NodeFacts, prefixLength = 24): ForwardingEntry {
+/** The forwarding entry by which others reach the IPv4 subnet of a node. */
+export function entryFor(node: Omit<NodeFacts, 'ipv6Subnet'>, prefixLength = 24): ForwardingEntry {
   return {
     prefix: prefixAround(ip(node.subnet), prefixLength),
     vtep: { underlayAddress: ip(node.underlay), port: PORT, mac: node.mac, vni: VNI },
   }
+}
+
+/** The entries for both families. */
+export function entriesFor(node: NodeFacts, encapsulation: EncapsulationName = 'vxlan'): ForwardingEntry[] {
+  const { prefix, vtep } = entryFor(node)
+  const there = { ...vtep, port: PORTS[encapsulation] }
+  return [
+    { prefix, vtep: there },
+    { prefix: prefixAround(ip6(node.ipv6Subnet), 64), vtep: there },
+  ]
 }
 
 /** One write into a TUN: its virtio-net header and the packet behind it. */
@@ -57,6 +74,7 @@ export interface Written {
 }
 
 export interface NodeOptions {
+  readonly encapsulation?: EncapsulationName
   readonly settings?: Partial<EngineSettings>
   readonly receivesMerged?: boolean
   readonly queueLength?: number
@@ -84,22 +102,24 @@ export class MemoryNode {
       if (this.writeErrno === 0) this.written.push(toWritten(gather(memory, iovecs, count)))
       return this.writeErrno
     })
-    const { receivesMerged = true, queueLength = 64 } = options
-    this.socket = underlay.open({ address: ip(facts.underlay), port: PORT, receivesMerged, queueLength })
+    const { receivesMerged = true, queueLength = 64, encapsulation = 'vxlan' } = options
+    const isVxlan = encapsulation === 'vxlan'
+    const port = PORTS[encapsulation]
+    this.socket = underlay.open({ address: ip(facts.underlay), port, receivesMerged, queueLength })
     this.engine = new Engine({
       memory,
       device: this.device,
       socket: options.wrapSocket?.(this.socket, memory) ?? this.socket,
-      encapsulation: new VxlanEncapsulation({ vni: VNI, mac: facts.mac }),
+      encapsulation: isVxlan ? new VxlanEncapsulation({ vni: VNI, mac: facts.mac }) : new UdpEncapsulation(),
       counters: this.counters,
       settings: {
         overlayAddress: ip(facts.subnet),
         subnet: prefixAround(ip(facts.subnet), 24),
-        mtuBytes: MTU,
+        mtuBytes: isVxlan ? MTU : UDP_MTU,
         sourceCheck: 'strict',
         overlayIpv6: ip6(facts.ipv6Subnet),
         ipv6Subnet: prefixAround(ip6(facts.ipv6Subnet), 64),
-        countsHop: false,
+        countsHop: !isVxlan,
         mergeUdp: true,
         ...options.settings,
       },
@@ -144,8 +164,8 @@ export function enginePair(options: NodeOptions = {}): EnginePair {
   const underlay = new MemoryUnderlay(memory)
   const a = new MemoryNode(underlay, NODE_A, options)
   const b = new MemoryNode(underlay, NODE_B, options)
-  a.learn(entryFor(NODE_B))
-  b.learn(entryFor(NODE_A))
+  a.learn(...entriesFor(NODE_B, options.encapsulation))
+  b.learn(...entriesFor(NODE_A, options.encapsulation))
   return { memory, underlay, a, b }
 }
 
@@ -165,5 +185,5 @@ export function toWritten(bytes: Uint8Array): Written {
 
 /** Total length that the packet's own header says. */
 export function totalLengthOf(packet: Uint8Array): number {
-  return ipv4.getTotalLength(viewOf(packet), 0)
+  return transportOf(packet).length
 }

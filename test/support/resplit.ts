@@ -1,20 +1,22 @@
 // The slow, obvious twin of segmentation: what a virtio-net super-packet stands for, one packet at a time, with plain
 // sums. Used to undo merging before outputs are compared, and as the reference for cutting.
-import { finish, sumPseudoHeader, sumWords } from '../../dataplane/wire/internet-checksum.ts'
+import { finish, sumPseudoHeader, sumPseudoHeader6, sumWords } from '../../dataplane/wire/internet-checksum.ts'
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'
+import * as ipv6 from '../../dataplane/wire/ipv6.ts'
 import * as tcp from '../../dataplane/wire/tcp.ts'
 import * as udp from '../../dataplane/wire/udp.ts'
 import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
-import type { Written } from './engine-pair.ts'
+import { toWritten, type Written } from './engine-pair.ts'
 import { viewOf } from './packets.ts'
+import { transportOf } from './transport-of.ts'
 
 /** The packets that a write stands for, checksums complete. */
 export function resplit({ vnet, packet }: Written): Uint8Array[] {
   const needsChecksum = (vnet.flags & virtioNet.FLAG_NEEDS_CSUM) !== 0
   const gsoType = vnet.gsoType & ~virtioNet.GSO_ECN
   if (gsoType === virtioNet.GSO_NONE) return [needsChecksum ? withChecksums(packet) : packet]
-  const ipBytes = ipv4.getHeaderBytes(viewOf(packet), 0)
-  const isTcp = gsoType === virtioNet.GSO_TCPV4
+  const { ipBytes } = transportOf(packet)
+  const isTcp = gsoType !== virtioNet.GSO_UDP_L4
   const headerBytes = ipBytes + (isTcp ? tcp.getHeaderBytes(viewOf(packet), ipBytes) : udp.HEADER_LEN)
   const pieces: Uint8Array[] = []
   for (let done = headerBytes; done < packet.length; done += vnet.gsoSize) {
@@ -23,6 +25,11 @@ export function resplit({ vnet, packet }: Written): Uint8Array[] {
     pieces.push(cut(packet, headerBytes, ipBytes, payload, pieces.length, vnet.gsoSize, isTcp, isLast))
   }
   return pieces
+}
+
+/** The packets that something read from the TUN (virtio-net header first) stands for. @throws Error for a broken header */
+export function packetsOf(read: Uint8Array): Uint8Array[] {
+  return resplit(toWritten(read))
 }
 
 function cut(
@@ -39,8 +46,12 @@ function cut(
   piece.set(packet.slice(0, headerBytes))
   piece.set(payload, headerBytes)
   const view = viewOf(piece)
-  ipv4.setTotalLength(view, 0, piece.length)
-  ipv4.setIdentification(view, 0, (ipv4.getIdentification(view, 0) + index) & 0xffff)
+  if (ipv4.getVersion(view, 0) === 4) {
+    ipv4.setTotalLength(view, 0, piece.length)
+    ipv4.setIdentification(view, 0, (ipv4.getIdentification(view, 0) + index) & 0xffff)
+  } else {
+    ipv6.setPayloadLength(view, 0, piece.length - ipv6.HEADER_LEN)
+  }
   if (isTcp) {
     tcp.setSequence(view, ipBytes, (tcp.getSequence(view, ipBytes) + index * gsoSize) >>> 0)
     let flags = tcp.getFlags(view, ipBytes)
@@ -53,16 +64,20 @@ function cut(
   return withChecksums(piece)
 }
 
-/** The same packet with its IPv4 header and transport checksum computed anew. */
+/** The same packet with its IPv4 header (if it is one) and TCP or UDP checksum computed anew. */
 export function withChecksums(packet: Uint8Array): Uint8Array {
   const fixed = packet.slice()
   const view = viewOf(fixed)
-  const ipBytes = ipv4.getHeaderBytes(view, 0)
-  ipv4.setChecksum(view, 0, 0)
-  ipv4.setChecksum(view, 0, finish(sumWords(fixed, 0, ipBytes)))
-  const protocol = ipv4.getProtocol(view, 0)
+  const { version, protocol, ipBytes } = transportOf(fixed)
+  if (version === 4) {
+    ipv4.setChecksum(view, 0, 0)
+    ipv4.setChecksum(view, 0, finish(sumWords(fixed, 0, ipBytes)))
+  }
   const length = fixed.length - ipBytes
-  const pseudo = sumPseudoHeader(ipv4.getSource(view, 0), ipv4.getDestination(view, 0), protocol, length)
+  const pseudo =
+    version === 4
+      ? sumPseudoHeader(ipv4.getSource(view, 0), ipv4.getDestination(view, 0), protocol, length)
+      : sumPseudoHeader6(ipv6.getSource(view, 0), ipv6.getDestination(view, 0), protocol, length)
   if (protocol === ipv4.PROTOCOL_TCP) {
     tcp.setChecksum(view, ipBytes, 0)
     tcp.setChecksum(view, ipBytes, finish(sumWords(fixed, ipBytes, fixed.length, pseudo)))

@@ -30,7 +30,11 @@ export class UnderlayTap implements UnderlaySocket {
   readonly #inner: UnderlaySocket
   readonly #memory: PacketMemory
 
-  constructor(inner: UnderlaySocket, memory: PacketMemory) {
+  readonly #encapBytes: number
+
+  /** `encapBytes` stand in front of the inner packet in each frame. */
+  constructor(inner: UnderlaySocket, memory: PacketMemory, encapBytes: number = ENCAP_BYTES) {
+    this.#encapBytes = encapBytes
     this.#inner = inner
     this.#memory = memory
     this.maxSegments = inner.maxSegments
@@ -59,7 +63,7 @@ export class UnderlayTap implements UnderlaySocket {
 
   /** Inner packets sent since the last call, in order. */
   takePackets(): Uint8Array[] {
-    return this.takeFrames().map((frame) => frame.slice(ENCAP_BYTES))
+    return this.takeFrames().map((frame) => frame.slice(this.#encapBytes))
   }
 }
 
@@ -85,7 +89,7 @@ export function tappedPair(options: NodeOptions = {}): EnginePair & { readonly t
   const pair = enginePair({
     ...options,
     wrapSocket: (socket, memory) => {
-      const tap = new UnderlayTap(socket, memory)
+      const tap = new UnderlayTap(socket, memory, options.encapsulation === 'udp' ? 0 : ENCAP_BYTES)
       taps.push(tap)
       return tap
     },

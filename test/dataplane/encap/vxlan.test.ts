@@ -22,18 +22,19 @@ const tableOf = (mac: number, vni: number) =>
 /** A unicast MAC that is not zero. */
 const mac = fc.integer({ min: 1, max: 2 ** 40 - 1 })
 const vni = fc.integer({ min: 1, max: 2 ** 24 - 1 })
+const version = fc.constantFrom(4, 6)
 
 describe('the header written', () => {
   it('names the VTEPs and the network, and overwrites every byte', () => {
     fc.assert(
-      fc.property(mac, mac, vni, (ours, theirs, network) => {
+      fc.property(mac, mac, vni, version, (ours, theirs, network, inner) => {
         const bytes = new Uint8Array(ENCAP_BYTES + 2).fill(0xa5)
-        new VxlanEncapsulation({ vni: network, mac: ours }).write(viewOf(bytes), 1, tableOf(theirs, network), 0)
+        new VxlanEncapsulation({ vni: network, mac: ours }).write(viewOf(bytes), 1, tableOf(theirs, network), 0, inner)
         expect(vxlan.parse(bytes, 1, bytes.length)).toMatchObject({ flags: 8, vni: network })
         expect(ethernet.parse(bytes, 1 + vxlan.HEADER_LEN, bytes.length)).toEqual({
           destination: theirs,
           source: ours,
-          etherType: ethernet.ETHERTYPE_IPV4,
+          etherType: inner === 4 ? ethernet.ETHERTYPE_IPV4 : ethernet.ETHERTYPE_IPV6,
         })
         expect([bytes[0], bytes.at(-1)]).toEqual([0xa5, 0xa5])
       }),
@@ -42,13 +43,17 @@ describe('the header written', () => {
 
   it('is what the peer takes', () => {
     fc.assert(
-      fc.property(mac, mac, vni, (ours, theirs, network) => {
+      fc.property(mac, mac, vni, version, (ours, theirs, network, inner) => {
         fc.pre(ours !== theirs)
-        const bytes = new Uint8Array(ENCAP_BYTES)
-        new VxlanEncapsulation({ vni: network, mac: ours }).write(viewOf(bytes), 0, tableOf(theirs, network), 0)
+        const bytes = new Uint8Array(ENCAP_BYTES + 1)
+        bytes[ENCAP_BYTES] = inner << 4
+        new VxlanEncapsulation({ vni: network, mac: ours }).write(viewOf(bytes), 0, tableOf(theirs, network), 0, inner)
         const peer = new VxlanEncapsulation({ vni: network, mac: theirs })
         expect(peer.check(viewOf(bytes), 0, bytes.length)).toBeNull()
-        expect(peer.check(viewOf(bytes), 0, bytes.length - 1)).toBe('vxlan-short')
+        expect(peer.check(viewOf(bytes), 0, ENCAP_BYTES)).toBe('truncated')
+        expect(peer.check(viewOf(bytes), 0, ENCAP_BYTES - 1)).toBe('vxlan-short')
+        bytes[ENCAP_BYTES] = (10 - inner) << 4
+        expect(peer.check(viewOf(bytes), 0, bytes.length)).toBe('bad-version')
       }),
     )
   })
@@ -58,7 +63,7 @@ describe('the header checked', () => {
   const ours = new VxlanEncapsulation({ vni: VNI, mac: NODE_B.mac })
 
   it('may differ in no bit but those of the source MAC', () => {
-    const good = vxlanFrame(new Uint8Array(0))
+    const good = vxlanFrame(Uint8Array.of(0x45))
     const sourceAt = vxlan.HEADER_LEN + 6
     for (let bit = 0; bit < ENCAP_BYTES * 8; bit++) {
       const frame = good.slice()

@@ -1,19 +1,22 @@
-// Random, cut off, damaged and hostile bytes on both sides of an engine: nothing throws, nothing reaches the TUN that is
-// not a whole packet, nothing reaches the wire that is not a whole frame, and after every run the books balance.
+// Random, cut off, damaged and hostile bytes of both families on both sides of an engine, in both encapsulations: nothing
+// throws, nothing reaches the TUN that is not a whole packet, nothing reaches the wire that is not a whole frame, and
+// after every run the books balance.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import * as ethernet from '../../../dataplane/wire/ethernet.ts'
 import { finish, sumWords } from '../../../dataplane/wire/internet-checksum.ts'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
-import * as tcp from '../../../dataplane/wire/tcp.ts'
-import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
-import * as vxlan from '../../../dataplane/wire/vxlan.ts'
-import { NODE_A, NODE_B, recordSteps, type Written } from '../../support/engine-pair.ts'
+import { DESTINATION_OPTIONS, FRAGMENT } from '../../../dataplane/wire/ipv6-extension.ts'
+import { complaintAboutPacket, complaintAboutSent, complaintAboutWrite } from '../../support/complaints.ts'
+import { NODE_A, NODE_B, recordSteps } from '../../support/engine-pair.ts'
 import {
+  bytesOfIpv6,
   countingBytes,
+  type Extension,
   fromTun,
+  IPV6,
   icmpEcho,
   ip,
+  ip6,
   superFromTun,
   tcpPacket,
   udpPacket,
@@ -24,6 +27,7 @@ import { tappedPair } from '../../support/underlay-tap.ts'
 import { ENCAP_BYTES, vxlanFrame } from '../../support/vxlan-frame.ts'
 
 const payload = countingBytes(300)
+const padding: Extension = [DESTINATION_OPTIONS, Uint8Array.from([1, 4, 0, 0, 0, 0])]
 const BASES: readonly Uint8Array[] = [
   icmpEcho(),
   udpPacket({ payload }),
@@ -33,10 +37,25 @@ const BASES: readonly Uint8Array[] = [
   udpPacket({ payload, checksum: 'unused', options: countingBytes(8) }),
   udpPacket({ payload, fragmentWord: ipv4.MORE_FRAGMENTS }),
   tcpPacket({ payload, fragmentWord: 40 }),
+  icmpEcho(IPV6),
+  udpPacket({ ...IPV6, payload }),
+  tcpPacket({ ...IPV6, payload, tcpOptions: countingBytes(12) }),
+  tcpPacket({ ...IPV6, payload: countingBytes(3000), checksum: 'partial' }),
+  udpPacket({ ...IPV6, payload: countingBytes(3000), checksum: 'partial' }),
+  tcpPacket({ ...IPV6, payload: countingBytes(900), checksum: 'partial', extensions: [padding, padding] }),
+  udpPacket({ ttl: 1 }),
+  udpPacket({ ...IPV6, ttl: 1 }),
+  udpPacket({ destination: '224.0.0.22' }),
+  udpPacket({ ...IPV6, destination: 'ff02::2' }),
+  udpPacket({ ...IPV6, payload, extensions: [[FRAGMENT, Uint8Array.from([0, 1, 0, 0, 0, 7])]] }),
 ]
+/** Some of them that are good as they are, so that there is something to join. */
+const GOOD = [1, 1, 2, 9, 9, 10].map((base) => BASES[base]!)
+/** Super-packets. */
+const LARGE = [3, 4, 11, 12, 13]
 
 /** Bytes written over others: anywhere in the headers, where it hurts. */
-const damage = fc.array(fc.tuple(fc.nat(70), fc.nat(255)), { maxLength: 4 })
+const damage = fc.array(fc.tuple(fc.nat(90), fc.nat(255)), { maxLength: 4 })
 
 interface Hostile {
   readonly base: number
@@ -67,37 +86,12 @@ function innerBytes({ base, damage: hits, length, healed }: Hostile): Uint8Array
   return bytes
 }
 
-/** What a kernel takes without complaint: a whole IPv4 packet behind a virtio-net header that fits it. */
-function complaintAbout({ vnet, packet }: Written): string | null {
-  const header = ipv4.parse(packet, 0, packet.length)
-  if (typeof header === 'string') return header
-  if (header.totalLength !== packet.length) return 'length'
-  if (vnet.flags === 0) return Object.values(vnet).some((value) => value !== 0) ? 'stale virtio-net header' : null
-  if (vnet.flags !== virtioNet.FLAG_NEEDS_CSUM) return 'flags'
-  const isTcp = header.protocol === ipv4.PROTOCOL_TCP
-  if (vnet.checksumStart !== header.headerWords * 4) return 'checksum start'
-  if (vnet.checksumOffset !== (isTcp ? tcp.CHECKSUM_OFFSET : 6)) return 'checksum offset'
-  if (vnet.headerLength > packet.length) return 'header length'
-  if (vnet.gsoType === virtioNet.GSO_NONE) return vnet.gsoSize === 0 ? null : 'size without a type'
-  if (vnet.gsoSize === 0) return 'type without a size'
-  return vnet.gsoType === (isTcp ? virtioNet.GSO_TCPV4 : virtioNet.GSO_UDP_L4) ? null : 'type'
-}
-
-function complaintAboutFrame(frame: Uint8Array): string | null {
-  const tunnel = vxlan.parse(frame, 0, frame.length)
-  if (typeof tunnel === 'string') return tunnel
-  const link = ethernet.parse(frame, vxlan.HEADER_LEN, frame.length)
-  if (typeof link === 'string') return link
-  if (link.destination !== NODE_B.mac || link.source !== NODE_A.mac) return 'MAC'
-  const inner = ipv4.getTotalLength(viewOf(frame), ENCAP_BYTES)
-  return inner + ENCAP_BYTES === frame.length ? null : 'inner length'
-}
-
 const balanced = { packets: 0, bytes: 0 }
-const options = { numRuns: 800 }
+const options = { numRuns: 500 }
 
-describe('from the underlay', () => {
-  const { a } = tappedPair({ settings: { sourceCheck: 'strict' } })
+describe.each(['vxlan', 'udp'] as const)('from the underlay, %s', (encapsulation) => {
+  const { a } = tappedPair({ encapsulation })
+  const encapBytes = encapsulation === 'vxlan' ? ENCAP_BYTES : 0
   const header = fc.record({
     hits: fc.array(fc.tuple(fc.nat(ENCAP_BYTES - 1), fc.nat(255)), { maxLength: 1 }),
     padding: fc.constantFrom(0, 0, 0, 1, 40),
@@ -110,21 +104,25 @@ describe('from the underlay', () => {
   })
   /** To node A, from B. */
   const frameOf = (inner: Uint8Array, { hits, padding }: { hits: (readonly [number, number])[]; padding: number }) => {
-    const frame = vxlanFrame(inner, { destinationMac: NODE_A.mac, sourceMac: NODE_B.mac, padding })
-    if (inner.length >= 20) frame.set([10, 244, 2, 3, 10, 244, 1, 2], ENCAP_BYTES + 12)
-    for (const [at, value] of hits) frame[at] = value
+    const macs = { destinationMac: NODE_A.mac, sourceMac: NODE_B.mac }
+    const frame = vxlanFrame(inner, { ...macs, padding }).slice(ENCAP_BYTES - encapBytes)
+    const isIpv6 = inner.length > 0 && ipv4.getVersion(viewOf(inner), 0) === 6
+    if (isIpv6 && inner.length >= 40) {
+      frame.set([...bytesOfIpv6(ip6(IPV6.destination)), ...bytesOfIpv6(ip6(IPV6.source))], encapBytes + 8)
+    } else if (inner.length >= 20) frame.set([10, 244, 2, 3, 10, 244, 1, 2], encapBytes + 12)
+    for (const [at, value] of hits) if (at < encapBytes) frame[at] = value
     return frame
   }
   const arrival = fc.oneof(
     { weight: 1, arbitrary: fc.uint8Array({ maxLength: 200 }) },
-    // Good ones in between, so that there is something to join.
-    { weight: 4, arbitrary: fc.constantFrom(BASES[1]!, BASES[1]!, BASES[2]!).map((inner) => frameOf(inner, good)) },
+    // Good ones in between.
+    { weight: 4, arbitrary: fc.constantFrom(...GOOD).map((inner) => frameOf(inner, good)) },
     { weight: 6, arbitrary: fc.tuple(hostile, header).map(([inner, outer]) => frameOf(innerBytes(inner), outer)) },
   )
 
   function take(datagrams: readonly [Uint8Array, { tos: number; segmentSize: number; from: string }][]): void {
     for (const [datagram, { from, ...rest }] of datagrams) a.socket.deliver(datagram, ip(from), rest)
-    for (const written of a.receive()) expect(complaintAbout(written)).toBeNull()
+    for (const written of a.receive()) expect(complaintAboutWrite(written)).toBeNull()
     expect(a.counters.imbalance()).toEqual(balanced)
   }
 
@@ -134,34 +132,40 @@ describe('from the underlay', () => {
 
   it('the same while somebody looks', () => {
     const steps = recordSteps(a)
-    fc.assert(fc.property(fc.array(fc.tuple(arrival, facts), { maxLength: 12 }), take), { numRuns: 300 })
+    fc.assert(fc.property(fc.array(fc.tuple(arrival, facts), { maxLength: 12 }), take), { numRuns: 150 })
     expect(steps.length).toBeGreaterThan(300)
     a.engine.setSink(null)
   })
 
   it('the same when the TUN takes nothing', () => {
     a.writeErrno = 5
-    fc.assert(fc.property(fc.array(fc.tuple(arrival, facts), { maxLength: 12 }), take), { numRuns: 300 })
+    fc.assert(fc.property(fc.array(fc.tuple(arrival, facts), { maxLength: 12 }), take), { numRuns: 150 })
     a.writeErrno = 0
   })
 
   it('some of it was good: the test reaches all the way through', () => {
     expect(a.counters.get('inbound.packets.passed')).toBeGreaterThan(100)
     expect(a.counters.get('inbound.super-packets')).toBeGreaterThan(0)
-    for (const reason of ['truncated', 'bad-checksum', 'unknown-peer', 'ecn-illegal', 'vxlan-short'] as const) {
+    for (const reason of [
+      'truncated',
+      'bad-checksum',
+      'unknown-peer',
+      'ecn-illegal',
+      ...(encapsulation === 'vxlan' ? (['vxlan-short'] as const) : (['ttl-expired', 'not-ip'] as const)),
+    ] as const) {
       expect(a.counters.dropped('inbound', reason).packets, reason).toBeGreaterThan(0)
     }
   })
 })
 
-describe('from the TUN', () => {
-  const { a, b, tap } = tappedPair()
+describe.each(['vxlan', 'udp'] as const)('from the TUN, %s', (encapsulation) => {
+  const { a, b, tap } = tappedPair({ encapsulation })
   const vnet = fc.record({
     flags: fc.constantFrom(0, 0, 1, 2, 255),
-    gsoType: fc.constantFrom(0, 0, 1, 1, 5, 5, 3, 4, 0x81, 0x7f),
+    gsoType: fc.constantFrom(0, 0, 1, 1, 5, 5, 3, 4, 4, 0x81, 0x84, 0x7f),
     headerLength: fc.nat(65535),
     gsoSize: fc.oneof(fc.constantFrom(0, 1, 100, 1400), fc.nat(65535)),
-    checksumStart: fc.constantFrom(0, 20, 20, 28, 44, 65535),
+    checksumStart: fc.constantFrom(0, 20, 20, 28, 40, 40, 44, 56, 65535),
     checksumOffset: fc.constantFrom(6, 16, 0, 100, 65535),
   })
   const packet = fc.oneof(
@@ -170,19 +174,19 @@ describe('from the TUN', () => {
     {
       weight: 2,
       arbitrary: fc
-        .tuple(fc.constantFrom(3, 4), fc.integer({ min: 100, max: 1400 }))
+        .tuple(fc.constantFrom(...LARGE), fc.integer({ min: 100, max: 1400 }))
         .map(([base, gsoSize]) => superFromTun(BASES[base]!.slice(), gsoSize)),
     },
   )
 
   function send(packets: readonly Uint8Array[]): void {
     a.sendFromTun(...packets)
-    for (const frame of tap.takeFrames()) expect(complaintAboutFrame(frame)).toBeNull()
-    for (const answer of a.takeWritten()) expect(complaintAbout(answer)).toBeNull()
+    for (const frame of tap.takeFrames()) expect(complaintAboutSent(frame, encapsulation)).toBeNull()
+    for (const answer of a.takeWritten()) expect(complaintAboutWrite(answer)).toBeNull()
     expect(a.counters.imbalance()).toEqual(balanced)
     for (const written of b.receive()) {
-      expect(complaintAbout(written)).toBeNull()
-      for (const piece of resplit(written)) expect(typeof ipv4.parse(piece, 0, piece.length)).toBe('object')
+      expect(complaintAboutWrite(written)).toBeNull()
+      for (const piece of resplit(written)) expect(complaintAboutPacket(piece)).toBeNull()
     }
     expect(b.counters.imbalance()).toEqual(balanced)
   }
@@ -193,21 +197,28 @@ describe('from the TUN', () => {
 
   it('the same while somebody looks', () => {
     const steps = recordSteps(a)
-    fc.assert(fc.property(fc.array(packet, { maxLength: 8 }), send), { numRuns: 300 })
+    fc.assert(fc.property(fc.array(packet, { maxLength: 8 }), send), { numRuns: 150 })
     expect(steps.length).toBeGreaterThan(300)
     a.engine.setSink(null)
   })
 
   it('the same when the underlay refuses some of it', () => {
     tap.refuse = ({ frames }) => (frames.length % 2 === 0 ? 101 : 0)
-    fc.assert(fc.property(fc.array(packet, { maxLength: 8 }), send), { numRuns: 300 })
+    fc.assert(fc.property(fc.array(packet, { maxLength: 8 }), send), { numRuns: 150 })
     tap.refuse = () => 0
   })
 
   it('some of it was good: the test reaches all the way through', () => {
     expect(a.counters.get('outbound.packets.passed')).toBeGreaterThan(100)
     expect(a.counters.get('outbound.super-packets')).toBeGreaterThan(0)
-    for (const reason of ['truncated', 'not-ip', 'vnet-inconsistent', 'no-route', 'too-big'] as const) {
+    for (const reason of [
+      'truncated',
+      'not-ip',
+      'vnet-inconsistent',
+      'no-route',
+      'too-big',
+      'link-local-or-multicast',
+    ] as const) {
       expect(a.counters.dropped('outbound', reason).packets, reason).toBeGreaterThan(0)
     }
   })

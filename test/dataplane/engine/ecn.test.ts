@@ -1,7 +1,7 @@
 // Congestion bits on the way out; the way in is tested where frames arrive.
 import { describe, expect, it } from 'vitest'
 import { encapsulateEcn } from '../../../dataplane/engine/ecn.ts'
-import { countingBytes, fromTun, superFromTun, tcpPacket, udpPacket } from '../../support/packets.ts'
+import { countingBytes, fromTun, IPV6, superFromTun, tcpPacket, udpPacket } from '../../support/packets.ts'
 import { tappedPair } from '../../support/underlay-tap.ts'
 
 const EXPECTED = [0, 1, 2, 2]
@@ -15,14 +15,18 @@ describe('the outer TOS', () => {
     const { a, tap } = tappedPair()
     a.sendFromTun(fromTun(udpPacket({ tos: 0xb8 | ecn })))
     a.sendFromTun(superFromTun(tcpPacket({ tos: 0xb8 | ecn, payload: countingBytes(300), checksum: 'partial' }), 100))
-    expect(tap.messages.map(({ tos }) => tos)).toEqual([EXPECTED[ecn], EXPECTED[ecn]])
+    const over = { ...IPV6, tos: 0xb8 | ecn }
+    a.sendFromTun(fromTun(udpPacket(over)))
+    a.sendFromTun(superFromTun(tcpPacket({ ...over, payload: countingBytes(300), checksum: 'partial' }), 100))
+    expect(tap.messages.map(({ tos }) => tos)).toEqual(Array(4).fill(EXPECTED[ecn]))
   })
 
   it('survives the way to the other node: the inner bits arrive as they left', () => {
     for (let tos = 0; tos < 256; tos++) {
       const { a, b } = tappedPair()
-      a.sendFromTun(fromTun(udpPacket({ tos })))
-      expect(b.receive().map(({ packet }) => packet)).toEqual([udpPacket({ tos })])
+      const packets = [udpPacket({ tos }), udpPacket({ ...IPV6, tos })]
+      a.sendFromTun(...packets.map((packet) => fromTun(packet)))
+      expect(b.receive().map(({ packet }) => packet)).toEqual(packets)
     }
   })
 })

@@ -124,21 +124,22 @@ describe('no error is sent', () => {
 })
 
 describe('answers are limited', () => {
-  it('to 200 at once and 1000 a second', () => {
+  it('to 50 at once and 100 a second, for each source', () => {
     let nowMs = 5000
     const { a } = tappedPair({ nowMs: () => nowMs })
-    const flood = (count: number): number => {
-      a.sendFromTun(...Array.from({ length: count }, () => fromTun(udpPacket({ destination: NOWHERE }))))
+    const flood = (count: number, source = '10.244.1.2'): number => {
+      a.sendFromTun(...Array.from({ length: count }, () => fromTun(udpPacket({ source, destination: NOWHERE }))))
       return a.takeWritten().length
     }
-    expect(flood(300)).toBe(200)
-    expect(a.counters.get('icmp.suppressed')).toBe(100)
-    expect(flood(10)).toBe(0)
-    nowMs += 50
     expect(flood(300)).toBe(50)
+    expect(a.counters.get('icmp.suppressed')).toBe(250)
+    expect(flood(10)).toBe(0)
+    expect(flood(1, '10.244.1.3')).toBe(1)
+    nowMs += 100
+    expect(flood(300)).toBe(10)
     nowMs += 3_600_000
-    expect(flood(300)).toBe(200)
-    expect(a.counters.dropped('outbound', 'no-route').packets).toBe(910)
+    expect(flood(300)).toBe(50)
+    expect(a.counters.dropped('outbound', 'no-route').packets).toBe(911)
     expect(a.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
   })
 })

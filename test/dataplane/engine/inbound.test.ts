@@ -1,10 +1,11 @@
 // What arrives on the UDP port: every fault by its name, who may send, padding, trains, congestion marks.
 import { describe, expect, it } from 'vitest'
 import type { DropReason } from '../../../dataplane/drop-reason.ts'
+import { ETHERTYPE_IPV4 } from '../../../dataplane/wire/ethernet.ts'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
 import * as vxlan from '../../../dataplane/wire/vxlan.ts'
 import { receiveDatagrams, receivePackets, receiveTrain } from '../../support/arrival.ts'
-import { enginePair, entryFor, NODE_A, NODE_B, recordSteps } from '../../support/engine-pair.ts'
+import { enginePair, entriesFor, entryFor, NODE_A, NODE_B, recordSteps } from '../../support/engine-pair.ts'
 import { countingBytes, type IpOptions, icmpEcho, ip, udpPacket, viewOf } from '../../support/packets.ts'
 import { resplit, withChecksums } from '../../support/resplit.ts'
 import { tappedPair } from '../../support/underlay-tap.ts'
@@ -37,7 +38,7 @@ describe('a tunnel header that is not ours', () => {
     ['inner-source-mac', 'a group', { sourceMac: 0x01005e000001 }],
     ['inner-ethertype', 'ARP', { etherType: 0x0806 }],
     ['inner-ethertype', 'a length', { etherType: 46 }],
-    ['ipv6-unsupported', 'IPv6', { etherType: 0x86dd }],
+    ['bad-version', 'IPv6 said, IPv4 inside', { etherType: 0x86dd }],
   ])('is refused: %s, %s', (reason, _, options) => expectDrop(vxlanFrame(ping, options), reason))
 
   it('is refused when it is not whole, down to the empty datagram', () => {
@@ -71,7 +72,7 @@ describe('an inner packet that is not whole', () => {
   const bent = (change: (view: DataView) => void): Uint8Array => {
     const packet = udpPacket({ payload: countingBytes(20) })
     change(viewOf(packet))
-    return vxlanFrame(packet)
+    return vxlanFrame(packet, { etherType: ETHERTYPE_IPV4 })
   }
 
   it('is refused at every length below its own', () => {
@@ -202,7 +203,7 @@ describe('who may send', () => {
       { from: STRANGER },
       { settings: { sourceCheck: 'off' } },
     )
-    expect(b.engine.table.entries()).toEqual([entryFor(NODE_A)])
+    expect(b.engine.table.entries()).toEqual(entriesFor(NODE_A))
   })
 })
 

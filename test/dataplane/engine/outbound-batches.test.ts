@@ -3,10 +3,17 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Step } from '../../../dataplane/step.ts'
-import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
 import { recordSteps } from '../../support/engine-pair.ts'
-import { countingBytes, fromTun, icmpEcho, superFromTun, tcpPacket, udpPacket } from '../../support/packets.ts'
-import { resplit } from '../../support/resplit.ts'
+import {
+  countingBytes,
+  fromTun,
+  icmpEcho,
+  sameBytes,
+  superFromTun,
+  tcpPacket,
+  udpPacket,
+} from '../../support/packets.ts'
+import { packetsOf } from '../../support/resplit.ts'
 import { tappedPair } from '../../support/underlay-tap.ts'
 
 const MSS = 1400
@@ -23,13 +30,6 @@ const segments = (count: number, rest = 0, n = 0): Uint8Array =>
     MSS,
   )
 
-/** The packets that something read from the TUN stands for. */
-function packetsOf(read: Uint8Array): Uint8Array[] {
-  const vnet = virtioNet.parse(read, 0, read.length)
-  if (typeof vnet === 'string') throw new Error(vnet)
-  return resplit({ vnet, packet: read.slice(virtioNet.HEADER_LEN) })
-}
-
 function run(reads: readonly Uint8Array[]) {
   const pair = tappedPair({ queueLength: 256 })
   const steps = recordSteps(pair.a)
@@ -37,9 +37,6 @@ function run(reads: readonly Uint8Array[]) {
   expect(pair.a.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
   return { ...pair, steps }
 }
-
-const sameBytes = (left: readonly Uint8Array[], right: readonly Uint8Array[]): boolean =>
-  left.length === right.length && left.every((bytes, index) => Buffer.compare(bytes, right[index]!) === 0)
 
 describe('super-packets of a flow that follow each other', () => {
   it('fill their sends up together', () => {

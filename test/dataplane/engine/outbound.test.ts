@@ -186,7 +186,7 @@ describe('noise of the host', () => {
   )
 
   it.each<[DropReason, Uint8Array]>([
-    ['ipv6-unsupported', new Uint8Array(48).fill(0x60)],
+    ['truncated', new Uint8Array(48).fill(0x60)],
     ['not-ip', new Uint8Array(40)],
     ['not-ip', new Uint8Array(40).fill(0x50)],
     ['truncated', new Uint8Array(0)],

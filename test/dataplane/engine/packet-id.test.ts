@@ -3,12 +3,16 @@ import { describe, expect, it } from 'vitest'
 import { packetId } from '../../../dataplane/engine/packet-id.ts'
 import type { Step } from '../../../dataplane/step.ts'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
+import { DESTINATION_OPTIONS, FRAGMENT } from '../../../dataplane/wire/ipv6-extension.ts'
 import { enginePair, type MemoryNode, NODE_A, recordSteps } from '../../support/engine-pair.ts'
 import {
   countingBytes,
+  type Extension,
   fromTun,
+  IPV6,
   icmpEcho,
   ip,
+  ipPacket,
   ipv4Packet,
   superFromTun,
   tcpPacket,
@@ -16,6 +20,9 @@ import {
   viewOf,
 } from '../../support/packets.ts'
 import { vxlanFrame } from '../../support/vxlan-frame.ts'
+
+const padding: Extension = [DESTINATION_OPTIONS, Uint8Array.from([1, 4, 0, 0, 0, 0])]
+const fragment = (identification: number): Extension => [FRAGMENT, Uint8Array.from([0, 1, 0, 0, 0, identification])]
 
 const idOf = (packet: Uint8Array): number => packetId(viewOf(packet), 0, packet.length)
 
@@ -36,6 +43,12 @@ describe('an id', () => {
     ['with options', udpPacket({ options: countingBytes(12) })],
     ['another protocol', ipv4Packet(47, countingBytes(5))],
     ['a bare header', ipv4Packet(99, new Uint8Array(0))],
+    ['ping over IPv6', icmpEcho(IPV6)],
+    ['TCP over IPv6', tcpPacket({ ...IPV6, payload: countingBytes(50) })],
+    ['UDP over IPv6', udpPacket({ ...IPV6, payload: countingBytes(50) })],
+    ['with extension headers', udpPacket({ ...IPV6, extensions: [padding] })],
+    ['a fragment of IPv6', udpPacket({ ...IPV6, extensions: [fragment(7)] })],
+    ['a bare IPv6 header', ipPacket(59, new Uint8Array(0), IPV6)],
   ])('is the same on both nodes: %s', (_, packet) => {
     const { a, b } = enginePair()
     const [sent] = idsOf(a, 'tun-read', () => a.sendFromTun(fromTun(packet)))
@@ -48,6 +61,9 @@ describe('an id', () => {
     ['TCP', tcpPacket({ payload: countingBytes(1000), checksum: 'partial' })],
     ['UDP', udpPacket({ payload: countingBytes(1000), checksum: 'partial' })],
     ['UDP with pieces too small to be told by their payload', udpPacket({ payload: countingBytes(6) })],
+    ['TCP over IPv6', tcpPacket({ ...IPV6, payload: countingBytes(1000), checksum: 'partial' })],
+    ['UDP over IPv6', udpPacket({ ...IPV6, payload: countingBytes(1000), checksum: 'partial' })],
+    ['with extension headers', tcpPacket({ ...IPV6, extensions: [padding], payload: countingBytes(1000) })],
   ])('of each packet cut from a super-packet is the same on both nodes: %s', (_, packet) => {
     const { a, b } = enginePair()
     const gsoSize = packet.length > 300 ? 300 : 2
@@ -67,6 +83,16 @@ describe('an id', () => {
       tcpPacket({ fragmentWord: 0 }),
     ].map(idOf)
     expect(new Set(ids).size).toBe(1)
+  })
+
+  it('does not change with hop limit or traffic class, nor on its way through a tunnel that counts as a hop', () => {
+    const ids = [tcpPacket(IPV6), tcpPacket({ ...IPV6, ttl: 1 }), tcpPacket({ ...IPV6, tos: 3 })].map(idOf)
+    expect(new Set(ids).size).toBe(1)
+    for (const packet of [tcpPacket(IPV6), tcpPacket()]) {
+      const { a, b } = enginePair({ encapsulation: 'udp' })
+      const sent = idsOf(a, 'tun-read', () => a.sendFromTun(fromTun(packet)))
+      expect(idsOf(b, 'decap', () => b.receive())).toEqual(sent)
+    }
   })
 
   it('does not change with padding', () => {
@@ -93,6 +119,16 @@ describe('an id', () => {
       udpPacket({ fragmentWord: 5 }),
       tcpPacket(),
       tcpPacket({ sequence: 2 }),
+      udpPacket(IPV6),
+      udpPacket({ ...IPV6, source: 'fd01:10:244:1::2' }),
+      udpPacket({ ...IPV6, source: 'fd00:10:244:1:1::2' }),
+      udpPacket({ ...IPV6, destination: 'fd00:10:244:2::4' }),
+      udpPacket({ ...IPV6, destinationPort: 5001 }),
+      udpPacket({ ...IPV6, payload: countingBytes(8) }),
+      udpPacket({ ...IPV6, payload: countingBytes(8, 1) }),
+      udpPacket({ ...IPV6, extensions: [fragment(7)] }),
+      udpPacket({ ...IPV6, extensions: [fragment(8)] }),
+      tcpPacket({ ...IPV6, sequence: 2 }),
     ]
     expect(new Set(variants.map(idOf)).size).toBe(variants.length)
   })

@@ -8,13 +8,14 @@ import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'
 import {
   countingBytes,
   fromTun,
+  sameBytes,
   superFromTun,
   type TcpOptions,
   tcpPacket,
   udpPacket,
   viewOf,
 } from '../../support/packets.ts'
-import { resplit, withChecksums } from '../../support/resplit.ts'
+import { packetsOf, withChecksums } from '../../support/resplit.ts'
 import { tappedPair } from '../../support/underlay-tap.ts'
 
 const { FLAG_ACK, FLAG_PSH, FLAG_FIN, FLAG_CWR, FLAG_ECE, FLAG_URG } = tcp
@@ -237,10 +238,7 @@ describe('cutting agrees with its slow twin', () => {
         const headerBytes = 20 + options.options.length + (isTcp ? 20 + options.tcpOptions.length : 8)
         const size = Math.min(gsoSize, 1450 - headerBytes)
         const read = superFromTun(packet, size)
-        const vnet = virtioNet.parse(read, 0, read.length)
-        if (typeof vnet === 'string') throw new Error(vnet)
-        const expected = resplit({ vnet, packet })
-        expect(cut(read)).toEqual(expected)
+        expect(sameBytes(cut(read), packetsOf(read))).toBe(true)
       }),
       { numRuns: 60 },
     )

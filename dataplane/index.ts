@@ -5,6 +5,7 @@ export type { EngineSettings, SourceCheckMode } from './engine/settings.ts'
 export { formatEntry } from './forwarding/forwarding-table.ts'
 export type { ForwardingEntry, RemoteVtep } from './forwarding/remote-vtep.ts'
 export * as errno from './io/errno.ts'
+export { type Feature, type FeatureName, lost, unwanted, works } from './io/feature.ts'
 export { isKernelAtLeast } from './io/kernel-release.ts'
 export { type Direction, STEPS, type Step, type StepKind } from './step.ts'
 export { formatIpv4, formatIpv6, formatMac, parseIpv4, parseIpv6, parseMac } from './wire/address.ts'
@@ -13,12 +14,15 @@ export { describeLayers, hexDump, type Layer } from './wire/layers.ts'
 export * from './wire/prefix.ts'
 export { DataplaneWorker, type DataplaneWorkerOptions } from './worker/dataplane-worker.ts'
 export {
+  chooseUnderlayFeatures,
   closeDescriptor,
   keepOverlayDevice,
   type OpenTun,
   type OpenUdpSocket,
   openOverlayDevice,
   openUnderlaySocket,
+  receiveDatagramsOneByOne,
   type TunFailure,
+  type UdpGsoMode,
 } from './worker/descriptors.ts'
-export type { RecordedStep, WorkerReport } from './worker/messages.ts'
+export type { RecordedStep, WorkerDriver, WorkerReport } from './worker/messages.ts'

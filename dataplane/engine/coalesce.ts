@@ -4,6 +4,7 @@
 //
 // Every packet offered here has a verified (or partial) checksum, so the joined packet may carry an open one
 // (NEEDS_CSUM) without hiding damage. The rules are those of the kernel's own GRO (net/ipv4/tcp_offload.c).
+import { EINVAL } from '../io/errno.ts'
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
 import * as ipv4 from '../wire/ipv4.ts'
@@ -11,8 +12,16 @@ import * as ipv6 from '../wire/ipv6.ts'
 import * as tcp from '../wire/tcp.ts'
 import * as udp from '../wire/udp.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
+import type { GsoTrust } from './gso-trust.ts'
 import { InnerPacket, sameHosts } from './inner-packet.ts'
-import { checksumOffsetOf, pseudoHeaderSum, setHeaderChecksum } from './transport-checksum.ts'
+import { packetId } from './packet-id.ts'
+import {
+  CHECKSUM_PARTIAL,
+  checksumOffsetOf,
+  pseudoHeaderSum,
+  setHeaderChecksum,
+  verifyTransport,
+} from './transport-checksum.ts'
 import type { TunWriter } from './tun-writer.ts'
 
 /** Flows that may be open at once; one more closes the oldest. */
@@ -37,6 +46,11 @@ class Run {
   packets = 0
   frameBytes = 0
   partial = false
+  /** Datagram bytes of each packet. */
+  readonly frameBytesOf = new Uint32Array(MAX_PACKETS)
+  /** What the head's header loses when it comes to speak for all: kept in case the kernel does not want them joined. */
+  headerChecksum = 0
+  transportChecksum = 0
   readonly iovecs: number
 
   constructor(iovecs: number) {
@@ -49,16 +63,17 @@ export class Coalescer {
   readonly #memory: PacketMemory
   readonly #view: DataView
   readonly #writer: TunWriter
-  readonly #mergeUdp: boolean
+  readonly #trust: GsoTrust
+  readonly #member = new InnerPacket()
   /** The first `#open` are in use, oldest first. */
   readonly #runs: Run[]
   #open = 0
 
-  constructor(memory: PacketMemory, writer: TunWriter, options: { readonly mergeUdp: boolean }) {
+  constructor(memory: PacketMemory, writer: TunWriter, trust: GsoTrust) {
     this.#memory = memory
     this.#view = memory.view
     this.#writer = writer
-    this.#mergeUdp = options.mergeUdp
+    this.#trust = trust
     this.#runs = Array.from({ length: MAX_RUNS }, () => new Run(writer.reserveIovecs(MAX_PACKETS)))
   }
 
@@ -71,9 +86,9 @@ export class Coalescer {
     const index = this.#find(packet)
     if (index >= 0) {
       const run = this.#runs[index]!
-      if (mayMerge && this.#continues(run, packet)) {
+      const isShort = packet.length - packet.headerBytes < run.payloadBytes
+      if (mayMerge && this.#continues(run, packet) && (!isShort || this.#trust.shortTail)) {
         this.#append(run, id, packet, frameBytes)
-        const isShort = packet.length - packet.headerBytes < run.payloadBytes
         if (pushed || isShort || run.packets === MAX_PACKETS) this.#flush(index)
         return
       }
@@ -87,7 +102,9 @@ export class Coalescer {
   #mayMerge(packet: InnerPacket): boolean {
     if (packet.length === packet.headerBytes) return false
     if (packet.ipBytes !== (packet.version === 4 ? ipv4.HEADER_LEN : ipv6.HEADER_LEN)) return false
-    return packet.protocol === ipv4.PROTOCOL_TCP ? isPlainData(this.#view, packet.at + packet.ipBytes) : this.#mergeUdp
+    const isTcp = packet.protocol === ipv4.PROTOCOL_TCP
+    if (!this.#trust.mayJoin(isTcp, packet.version)) return false
+    return !isTcp || isPlainData(this.#view, packet.at + packet.ipBytes)
   }
 
   /**
@@ -189,6 +206,7 @@ export class Coalescer {
     run.payloadTotal = run.payloadBytes
     run.packets = 1
     run.frameBytes = frameBytes
+    run.frameBytesOf[0] = frameBytes
     run.partial = partial
     run.nextSequence = 0
     if (packet.protocol === ipv4.PROTOCOL_TCP) {
@@ -201,6 +219,7 @@ export class Coalescer {
   #append(run: Run, id: number, packet: InnerPacket, frameBytes: number): void {
     this.sink?.step({ kind: 'merge', id, into: run.id, index: run.packets })
     const payload = packet.length - packet.headerBytes
+    run.frameBytesOf[run.packets] = frameBytes
     run.packets += 1
     this.#memory.setIovec(run.iovecs, run.packets, packet.at + packet.headerBytes, payload)
     run.payloadTotal += payload
@@ -229,13 +248,57 @@ export class Coalescer {
     const gsoType = isTcp ? gsoTcp : virtioNet.GSO_UDP_L4
     const checksumOffset = checksumOffsetOf(head.protocol)
     this.#writer.setOffloaded(gsoType, run.payloadBytes, head.headerBytes, head.ipBytes, checksumOffset)
-    this.#writer.write(run.id, run.iovecs, run.packets, run.packets, run.frameBytes)
+    const result = this.#writer.write(run.id, run.iovecs, run.packets, run.packets, run.frameBytes)
+    if (result === -EINVAL) this.#takeApart(run, gsoType)
+  }
+
+  /** The kernel does not want these packets joined: the head gets its own header back, and they go one by one. */
+  #takeApart(run: Run, gsoType: number): void {
+    const { head } = run
+    const member = this.#member
+    this.#restoreHeader(run)
+    let anyPassed = false
+    let length = 0
+    for (let index = 0; index < run.packets; index++) {
+      const piece = this.#memory.iovecAt(run.iovecs, index + 1)
+      const at = index === 0 ? head.at : piece - head.headerBytes
+      length = head.headerBytes + (index === 0 ? run.payloadBytes : this.#memory.iovecLength(run.iovecs, index + 1))
+      member.read(this.#view, at, length)
+      const partial = verifyTransport(this.#memory, member) === CHECKSUM_PARTIAL
+      const id = this.sink === null ? 0 : packetId(this.#view, at, length)
+      if (this.#writeAlone(id, member, run.frameBytesOf[index]!, partial) >= 0) anyPassed = true
+    }
+    if (anyPassed) this.#trust.refused(gsoType, length < head.headerBytes + run.payloadBytes)
+  }
+
+  /** Undoes {@link #patchHeader}, and the PSH that the last packet may have lent the first. */
+  #restoreHeader(run: Run): void {
+    const { head } = run
+    const view = this.#view
+    const length = head.headerBytes + run.payloadBytes
+    const transport = head.at + head.ipBytes
+    if (head.version === 4) {
+      ipv4.setTotalLength(view, head.at, length)
+      ipv4.setChecksum(view, head.at, run.headerChecksum)
+    } else {
+      ipv6.setPayloadLength(view, head.at, length - head.ipBytes)
+    }
+    if (head.protocol === ipv4.PROTOCOL_TCP) {
+      tcp.setFlags(view, transport, tcp.getFlags(view, transport) & ~tcp.FLAG_PSH)
+      tcp.setChecksum(view, transport, run.transportChecksum)
+    } else {
+      udp.setLength(view, transport, length - head.ipBytes)
+      udp.setChecksum(view, transport, run.transportChecksum)
+    }
   }
 
   /** The first packet's header now speaks for all: total lengths, header checksum, pseudo-header sum. */
-  #patchHeader({ head, payloadTotal }: Run): void {
+  #patchHeader(run: Run): void {
+    const { head, payloadTotal } = run
     const view = this.#view
     const transport = head.at + head.ipBytes
+    run.transportChecksum = view.getUint16(transport + checksumOffsetOf(head.protocol))
+    if (head.version === 4) run.headerChecksum = ipv4.getChecksum(view, head.at)
     const total = head.headerBytes + payloadTotal
     const transportBytes = total - head.ipBytes
     if (head.version === 4) {
@@ -253,14 +316,14 @@ export class Coalescer {
     }
   }
 
-  #writeAlone(id: number, packet: InnerPacket, frameBytes: number, partial: boolean): void {
+  #writeAlone(id: number, packet: InnerPacket, frameBytes: number, partial: boolean): number {
     if (partial) {
       const checksumOffset = checksumOffsetOf(packet.protocol)
       this.#writer.setOffloaded(virtioNet.GSO_NONE, 0, packet.headerBytes, packet.ipBytes, checksumOffset)
     } else {
       this.#writer.setPlain()
     }
-    this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
+    return this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
   }
 }
 

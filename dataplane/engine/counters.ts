@@ -18,17 +18,27 @@ const PLAIN = [
   'outbound.calls.read',
   'outbound.calls.send',
   'outbound.messages.sent',
+  // sent again frame by frame, since the kernel refused them as segmented sends
+  'outbound.messages.resent',
   'outbound.super-packets',
   'outbound.foreign-source',
   'inbound.calls.receive',
   'inbound.calls.write',
   'inbound.super-packets',
+  // written again packet by packet, since the kernel refused them joined
+  'inbound.super-packets.refused',
   'inbound.checksum.partial',
   'inbound.checksum.bad',
   'icmp.sent',
   'icmp.suppressed',
   'icmp.failed',
   'socket.overflowed',
+  // features given up for good because the kernel refused them at work
+  'downgrade.udp-gso',
+  'downgrade.tun-gso-tcp4',
+  'downgrade.tun-gso-tcp6',
+  'downgrade.tun-gso-udp',
+  'downgrade.tun-short-tail',
 ] as const
 
 export type CounterName = (typeof PLAIN)[number]

@@ -23,6 +23,7 @@ import * as virtioNet from '../wire/virtio-net.ts'
 import { Coalescer } from './coalesce.ts'
 import { type Counters, cellOf } from './counters.ts'
 import { decapsulateEcn, ECN_ILLEGAL, ECN_MASK } from './ecn.ts'
+import { GsoTrust } from './gso-trust.ts'
 import { takeHop } from './hop.ts'
 import { InnerPacket } from './inner-packet.ts'
 import type { OutboundParts } from './outbound.ts'
@@ -84,7 +85,8 @@ export class Inbound {
     this.#settings = parts.settings
     this.#slots = new ReceiveSlots(parts.memory, SLOTS)
     this.#writer = new TunWriter(parts.memory, parts.device, parts.counters)
-    this.#coalescer = new Coalescer(parts.memory, this.#writer, { mergeUdp: parts.settings.mergeUdp })
+    const { mergeTcp = true, mergeUdp } = parts.settings
+    this.#coalescer = new Coalescer(parts.memory, this.#writer, new GsoTrust(parts.counters, { mergeTcp, mergeUdp }))
     const own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
     this.#sourceCheck = new SourceCheck(parts.settings.sourceCheck, own, table)
   }

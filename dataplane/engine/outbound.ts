@@ -14,7 +14,6 @@
 import type { DropReason } from '../drop-reason.ts'
 import type { Encapsulation } from '../encap/encapsulation.ts'
 import { type ForwardingTable, NO_ENTRY } from '../forwarding/forwarding-table.ts'
-import { reasonForSendErrno } from '../io/errno.ts'
 import type { PacketDevice } from '../io/packet-device.ts'
 import { SendBatch } from '../io/send-batch.ts'
 import type { UnderlaySocket } from '../io/underlay-socket.ts'
@@ -32,6 +31,7 @@ import { InnerPacket } from './inner-packet.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
 import { MAX_HEADER_BYTES, Segmenter } from './segment.ts'
+import { countSent } from './sent-counts.ts'
 import type { EngineSettings } from './settings.ts'
 import { completeChecksum } from './transport-checksum.ts'
 
@@ -52,11 +52,7 @@ const BURST = 256
 
 const READ_PACKETS = cellOf('outbound.packets.read')
 const READ_BYTES_CELL = cellOf('outbound.bytes.read')
-const PASSED_PACKETS = cellOf('outbound.packets.passed')
-const PASSED_BYTES = cellOf('outbound.bytes.passed')
 const READ_CALLS = cellOf('outbound.calls.read')
-const SEND_CALLS = cellOf('outbound.calls.send')
-const MESSAGES_SENT = cellOf('outbound.messages.sent')
 const SUPER_PACKETS = cellOf('outbound.super-packets')
 const FOREIGN_SOURCE = cellOf('outbound.foreign-source')
 
@@ -334,21 +330,9 @@ export class Outbound {
     const batch = this.#batch
     if (batch.count === 0) return
     this.#parts.socket.send(batch)
-    this.#counters.add(SEND_CALLS, 1)
-    for (let message = 0; message < batch.count; message++) {
-      const packets = batch.packets[message]!
-      const bytes = batch.bytes[message]! - packets * this.#encapBytes
-      this.#counters.add(READ_PACKETS, packets)
-      this.#counters.add(READ_BYTES_CELL, bytes)
-      const errno = batch.errno[message]!
-      if (errno === 0) {
-        this.#counters.add(PASSED_PACKETS, packets)
-        this.#counters.add(PASSED_BYTES, bytes)
-        this.#counters.add(MESSAGES_SENT, 1)
-      } else {
-        this.#counters.drop('outbound', reasonForSendErrno(errno), packets, bytes)
-      }
-      if (this.#sink !== null) this.#traceSend(this.#sink, message, errno)
+    countSent(this.#counters, batch, this.#encapBytes)
+    if (this.#sink !== null) {
+      for (let message = 0; message < batch.count; message++) this.#traceSend(this.#sink, message)
     }
     this.#messageSerial += batch.count
     batch.clear()
@@ -374,7 +358,7 @@ export class Outbound {
     })
   }
 
-  #traceSend(sink: StepSink, message: number, errno: number): void {
+  #traceSend(sink: StepSink, message: number): void {
     const batch = this.#batch
     sink.step({
       kind: 'send',
@@ -384,7 +368,7 @@ export class Outbound {
       packets: batch.packets[message]!,
       bytes: batch.bytes[message]!,
       segmentSize: batch.segmentSize(message),
-      errno,
+      errno: batch.errno[message]!,
     })
   }
 }

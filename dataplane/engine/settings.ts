@@ -20,6 +20,8 @@ export interface EngineSettings {
   readonly sourceCheck: SourceCheckMode
   /** Whether the tunnel counts as a hop on both sides (flannel's plain UDP) or as none (VXLAN). */
   readonly countsHop: boolean
+  /** Whether TCP segments may be merged towards the TUN; they are unless this says no. */
+  readonly mergeTcp?: boolean
   /** Whether UDP datagrams may be merged towards the TUN (safe from kernel 6.8.5 on). */
   readonly mergeUdp: boolean
 }

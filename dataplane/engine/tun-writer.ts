@@ -1,6 +1,6 @@
 // The last step inbound: one packet, or several joined into one, written to the TUN behind a virtio-net header that is
 // written whole every time. Counts what became of them.
-import { reasonForWriteErrno } from '../io/errno.ts'
+import { EINVAL, reasonForWriteErrno } from '../io/errno.ts'
 import type { PacketDevice } from '../io/packet-device.ts'
 import { IOVEC_BYTES, type PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
@@ -13,6 +13,7 @@ const PASSED_PACKETS = cellOf('inbound.packets.passed')
 const PASSED_BYTES = cellOf('inbound.bytes.passed')
 const WRITE_CALLS = cellOf('inbound.calls.write')
 const SUPER_PACKETS = cellOf('inbound.super-packets')
+const REFUSED = cellOf('inbound.super-packets.refused')
 
 export class TunWriter {
   sink: StepSink | null = null
@@ -58,17 +59,25 @@ export class TunWriter {
     virtioNet.write(view, this.#header, flags, gsoType, headerBytes, gsoSize, checksumStart, checksumOffset)
   }
 
-  /** Writes the packet of `length` bytes at `at`, which was received as `frameBytes` of datagram. */
-  writeOne(id: number, at: number, length: number, frameBytes: number): void {
+  /** Writes the packet of `length` bytes at `at`, which was received as `frameBytes` of datagram. Returns as `write`. */
+  writeOne(id: number, at: number, length: number, frameBytes: number): number {
     this.#memory.setIovec(this.#single, 1, at, length)
-    this.write(id, this.#single, 1, 1, frameBytes)
+    return this.write(id, this.#single, 1, 1, frameBytes)
   }
 
-  /** Writes `packets` joined packets gathered from `pieces` iovecs behind the header's. */
-  write(id: number, iovecs: number, pieces: number, packets: number, frameBytes: number): void {
+  /**
+   * Writes `packets` joined packets gathered from `pieces` iovecs behind the header's. Returns bytes written or -errno.
+   * With -EINVAL for more than one packet none of them is counted: they are to be written one by one.
+   */
+  write(id: number, iovecs: number, pieces: number, packets: number, frameBytes: number): number {
     const result = this.#device.write(iovecs, 1 + pieces)
     const counters = this.#counters
     counters.add(WRITE_CALLS, 1)
+    if (this.sink !== null) this.#trace(this.sink, id, packets, frameBytes, Math.max(-result, 0))
+    if (result === -EINVAL && packets > 1) {
+      counters.add(REFUSED, 1)
+      return result
+    }
     counters.add(READ_PACKETS, packets)
     counters.add(READ_BYTES, frameBytes)
     if (result >= 0) {
@@ -78,7 +87,7 @@ export class TunWriter {
     } else {
       counters.drop('inbound', reasonForWriteErrno(-result), packets, frameBytes)
     }
-    if (this.sink !== null) this.#trace(this.sink, id, packets, frameBytes, Math.max(-result, 0))
+    return result
   }
 
   #trace(sink: StepSink, id: number, packets: number, bytes: number, errno: number): void {

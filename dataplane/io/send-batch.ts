@@ -30,6 +30,16 @@ export class SendBatch {
   readonly iovecCount = new Uint32Array(MESSAGES)
   /** What became of each message: 0 or an errno. Written by the socket. */
   readonly errno = new Int32Array(MESSAGES)
+  /**
+   * Frames, and their bytes, that left all the same although the message has an errno: only where the socket had to send
+   * it frame by frame. Written by the socket.
+   */
+  readonly sentPackets = new Uint32Array(MESSAGES)
+  readonly sentBytes = new Uint32Array(MESSAGES)
+  /** Messages sent frame by frame since the engine counted last, because the kernel refused them as they were. */
+  resent = 0
+  /** 1 when the socket has given up segmented sends since the engine counted last. */
+  givenUp = 0
   count = 0
 
   readonly #memory: PacketMemory
@@ -68,6 +78,8 @@ export class SendBatch {
     this.firstIovec[next] = this.#iovecsUsed
     this.iovecCount[next] = 0
     this.errno[next] = 0
+    this.sentPackets[next] = 0
+    this.sentBytes[next] = 0
     this.#open = !alone
     return true
   }
@@ -144,6 +156,8 @@ export class SendBatch {
     this.firstIovec[0] = this.firstIovec[last]!
     this.iovecCount[0] = this.iovecCount[last]!
     this.errno[0] = 0
+    this.sentPackets[0] = 0
+    this.sentBytes[0] = 0
     this.#iovecsUsed = iovecsUsed
     this.#open = true
     this.count = 1

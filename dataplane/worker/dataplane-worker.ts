@@ -6,9 +6,11 @@ import type { EngineSettings } from '../engine/settings.ts'
 import { encodeForwardingTable } from '../forwarding/forwarding-table.ts'
 import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
-import type { RecordedStep, WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
+import type { RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
 
 export interface DataplaneWorkerOptions {
+  /** `offload` unless told otherwise. */
+  readonly driver?: WorkerDriver
   readonly tunFd: number
   readonly socketFd: number
   readonly maxSegments: number
@@ -40,9 +42,9 @@ export class DataplaneWorker {
     this.#options = options
     this.#bell = bell
     this.counters = new Counters()
-    const { tunFd, socketFd, maxSegments, encapsulation, vni, mac, settings } = options
+    const { driver = 'offload', tunFd, socketFd, maxSegments, encapsulation, vni, mac, settings } = options
     const setup: WorkerSetup = {
-      ...{ tunFd, socketFd, maxSegments, encapsulation, vni, mac, settings },
+      ...{ driver, tunFd, socketFd, maxSegments, encapsulation, vni, mac, settings },
       wakeFd: bell.fd,
       counters: this.counters.buffer,
     }

@@ -1,18 +1,20 @@
 // Opening what a worker will use, on the main thread. The drivers are loaded only here and in the worker, so that a
 // command which moves no packet needs no native library.
 import { release } from 'node:os'
-import type { OpenTun, TunFailure } from '../io/linux/tun.ts'
+import type { Feature } from '../io/feature.ts'
+import type { OpenTun, TunFailure, TunOptions } from '../io/linux/tun.ts'
+import type { UdpGsoMode } from '../io/linux/udp-features.ts'
 import type { OpenUdpSocket, UdpFailure } from '../io/linux/udp-socket.ts'
 
-export type { OpenTun, OpenUdpSocket, TunFailure, UdpFailure }
+export type { OpenTun, OpenUdpSocket, TunFailure, UdpFailure, UdpGsoMode }
 
 const EFD_CLOEXEC = 0x80000
 const EFD_NONBLOCK = 0x800
 
 /** Opens the TUN of that name, making it if need be; see io/linux/tun.ts for what the errors mean. */
-export async function openOverlayDevice(name: string): Promise<OpenTun | TunFailure> {
+export async function openOverlayDevice(name: string, options: TunOptions = {}): Promise<OpenTun | TunFailure> {
   const { openTun } = await import('../io/linux/tun.ts')
-  return openTun(name)
+  return openTun(name, options)
 }
 
 /** Lets the device outlive the process, or not. Returns 0 or -errno. */
@@ -25,6 +27,23 @@ export async function keepOverlayDevice(fd: number, keep: boolean): Promise<numb
 export async function openUnderlaySocket(address: number, port: number): Promise<OpenUdpSocket | UdpFailure> {
   const { openUdpSocket } = await import('../io/linux/udp-socket.ts')
   return openUdpSocket(address, port, release())
+}
+
+/** Decides which offloads of a socket on `address` are used; see io/linux/udp-features.ts. Takes at most 150 ms. */
+export async function chooseUnderlayFeatures(
+  address: number,
+  opened: OpenUdpSocket,
+  mode: UdpGsoMode,
+): Promise<{ readonly maxSegments: number; readonly features: readonly Feature[] }> {
+  const { chooseUdpFeatures } = await import('../io/linux/udp-features.ts')
+  const { testSegmentedSend } = await import('../io/linux/gso-self-test.ts')
+  return chooseUdpFeatures({ opened, mode, kernelRelease: release(), selfTest: () => testSegmentedSend(address) })
+}
+
+/** Lets a socket hand over trains of datagrams one by one. */
+export async function receiveDatagramsOneByOne(fd: number): Promise<void> {
+  const { receiveOneByOne } = await import('../io/linux/udp-socket.ts')
+  receiveOneByOne(fd)
 }
 
 export async function closeDescriptor(fd: number): Promise<void> {

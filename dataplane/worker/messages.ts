@@ -4,8 +4,12 @@
 import type { EngineSettings } from '../engine/settings.ts'
 import type { Step } from '../step.ts'
 
+/** `plain`: a TUN without virtio-net headers, and one packet a system call in every direction. */
+export type WorkerDriver = 'offload' | 'plain'
+
 /** Everything a worker needs from its first moment on. */
 export interface WorkerSetup {
+  readonly driver: WorkerDriver
   readonly tunFd: number
   readonly socketFd: number
   /** eventfd that is written to after each command. */

@@ -6,6 +6,7 @@ import { UdpEncapsulation } from '../encap/udp.ts'
 import { VxlanEncapsulation } from '../encap/vxlan.ts'
 import { Counters } from '../engine/counters.ts'
 import { ENGINE_MEMORY_BYTES, Engine } from '../engine/engine.ts'
+import { HeaderlessDevice } from '../engine/headerless-device.ts'
 import * as libc from '../io/linux/libc.ts'
 import { PollSet } from '../io/linux/poll-set.ts'
 import { Tun } from '../io/linux/tun.ts'
@@ -26,8 +27,13 @@ const WAKE = 2
 const port = parentPort!
 const setup = workerData as WorkerSetup
 const memory = new PacketMemory(ENGINE_MEMORY_BYTES, libc.addressOf)
-const device = new Tun(memory, setup.tunFd)
-const socket = new UdpSocket(memory, { fd: setup.socketFd, maxSegments: setup.maxSegments })
+const isPlain = setup.driver === 'plain'
+const tun = new Tun(memory, setup.tunFd)
+const device = isPlain ? new HeaderlessDevice(memory, tun) : tun
+const socket = new UdpSocket(memory, {
+  ...{ fd: setup.socketFd, maxSegments: setup.maxSegments },
+  ...(isPlain ? { messagesPerCall: 1 } : {}),
+})
 const waits = new PollSet(memory, [setup.tunFd, setup.socketFd, setup.wakeFd])
 const wakeBytes = memory.reserve(EVENTFD_BYTES)
 const engine = new Engine({
@@ -75,7 +81,7 @@ function obey(): boolean {
     if (command.type === 'stop') return false
     if (command.type === 'trace') trace(command.steps)
     if (command.type === 'device') {
-      device.replaceDescriptor(command.fd)
+      tun.replaceDescriptor(command.fd)
       waits.setDescriptor(TUN, command.fd)
     }
     if (command.type === 'table') {

@@ -26,6 +26,9 @@ interface Flags {
   stateDir: string
   subnetLeaseRenewMargin: number
   dataplane: RunOptions['dataplane']
+  driver: RunOptions['driver']
+  udpGso: RunOptions['udpGso']
+  tunOffload: 'on' | 'off'
   sourceCheck: RunOptions['sourceCheck']
   udpChecksum: 'on' | 'off'
   onExit: RunOptions['onExit']
@@ -50,6 +53,9 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     )
     .option('--subnet-lease-renew-margin <minutes>', 'renew so long before expiry (1-1439)', parseRenewMargin, 60)
     .addOption(choice('--dataplane <kind>', 'who moves packets', ['userspace', 'kernel']))
+    .addOption(choice('--driver <kind>', 'how the userspace dataplane moves them', ['offload', 'plain']))
+    .addOption(choice('--udp-gso <mode>', 'trains of datagrams sent as one', ['auto', 'on', 'off']))
+    .addOption(choice('--tun-offload <mode>', 'super-packets and open checksums on the device', ['on', 'off']))
     .addOption(choice('--source-check <mode>', 'whom to accept packets from', ['strict', 'peer', 'off']))
     .addOption(choice('--udp-checksum <mode>', 'outer checksum of the kernel dataplane', ['on', 'off']))
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
@@ -78,6 +84,9 @@ function toOptions(flags: Flags): RunOptions {
     stateDirectory: flags.stateDir,
     renewMarginMinutes: flags.subnetLeaseRenewMargin,
     dataplane: flags.dataplane,
+    driver: flags.driver,
+    udpGso: flags.udpGso,
+    tunOffload: flags.tunOffload === 'on',
     sourceCheck: flags.sourceCheck,
     udpChecksum: flags.udpChecksum === 'on',
     onExit: flags.onExit,

@@ -1,5 +1,5 @@
 // What `flannelette run` was asked to do, after parsing: values checked, units in the names.
-import { parseIpv4, type SourceCheckMode } from '../../dataplane/index.ts'
+import { parseIpv4, type SourceCheckMode, type UdpGsoMode, type WorkerDriver } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
 
@@ -16,6 +16,9 @@ export interface RunOptions {
   /** Minutes before expiry at which the lease is renewed, 1 to 1439. */
   readonly renewMarginMinutes: number
   readonly dataplane: DataplaneKind
+  readonly driver: WorkerDriver
+  readonly udpGso: UdpGsoMode
+  readonly tunOffload: boolean
   readonly sourceCheck: SourceCheckMode
   readonly udpChecksum: boolean
   readonly onExit: 'keep' | 'remove'

@@ -118,5 +118,6 @@ function openStore(spec: string, log: Log, clock: Clock): LeaseStore {
 
 function createDataplane(options: RunOptions, log: Log): Dataplane {
   if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
-  return new UserspaceDataplane({ log, driver: 'offload', sourceCheck: options.sourceCheck })
+  const { driver, udpGso, tunOffload, sourceCheck } = options
+  return new UserspaceDataplane({ log, driver, udpGso, tunOffload, sourceCheck })
 }

@@ -1,5 +1,5 @@
 // What the daemon asks of whatever moves its packets: our userspace engine, or the kernel's VTEP.
-import type { Ipv4Prefix } from '../../dataplane/index.ts'
+import type { Feature, Ipv4Prefix } from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** Everything a dataplane must know of this node. Addresses are unsigned 32-bit numbers, MACs 48-bit numbers. */
@@ -26,6 +26,10 @@ export interface LocalVtep {
 
 export interface Dataplane {
   readonly kind: 'userspace' | 'kernel'
+  /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`. */
+  readonly driver: 'offload' | 'plain' | 'kernel'
+  /** What the kernel takes off the driver's hands, and why it does or does not; empty until started. */
+  features(): readonly Feature[]
   /** Makes device, address, route and socket. @throws FlanneletteError port-busy, device-foreign, tun-unavailable, not-permitted */
   start(local: LocalVtep): Promise<void>
   /**

@@ -1,6 +1,6 @@
 // status.json in the state directory: what `flannelette lab status` and people with `jq` read. Rewritten when it changed,
 // looked at once a second. The shape is a promise: fields are added, never renamed, and `version` counts the breaks.
-import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import { type FeatureName, formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { describeConflict } from '../lease/diff.ts'
@@ -31,6 +31,9 @@ export interface DaemonStatus {
   readonly pid: number
   readonly state: AgentState
   readonly dataplane: Dataplane['kind']
+  readonly driver: Dataplane['driver']
+  /** What the kernel does for the driver, by name; see dataplane/io/feature.ts. */
+  readonly features: Readonly<Partial<Record<FeatureName, { readonly on: boolean; readonly why: string }>>>
   readonly store: { readonly name: string; readonly reachable: boolean; readonly why: string }
   readonly node: {
     readonly device: string
@@ -67,6 +70,8 @@ export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): 
     pid: process.pid,
     state: agent.state,
     dataplane: dataplane.kind,
+    driver: dataplane.driver,
+    features: Object.fromEntries(dataplane.features().map(({ name, on, why }) => [name, { on, why }])),
     store: agent.store,
     node: local === null ? null : nodeStatus(local),
     lease:

@@ -3,19 +3,24 @@
 import { readFileSync } from 'node:fs'
 import { release } from 'node:os'
 import {
+  chooseUnderlayFeatures,
   closeDescriptor,
   DataplaneWorker,
   errno,
+  type Feature,
+  type FeatureName,
   formatIpv4,
-  isKernelAtLeast,
   keepOverlayDevice,
   type OpenTun,
   type OpenUdpSocket,
   openOverlayDevice,
   openUnderlaySocket,
   type RecordedStep,
+  receiveDatagramsOneByOne,
   type SourceCheckMode,
   type TunFailure,
+  type UdpGsoMode,
+  type WorkerDriver,
   type WorkerReport,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -24,22 +29,27 @@ import { hasRoute } from '../host/proc-route.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep } from './dataplane.ts'
+import { joiningFeatures, plainSocketFeatures } from './driver-features.ts'
+import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
-/** Older kernels lose merged UDP that reaches a kernel tunnel of a pod (fixed in 6.8.5). */
-const MERGES_UDP_FROM = [6, 8, 5] as const
 
 export interface UserspaceOptions {
   readonly log: Log
-  readonly driver: 'offload'
+  readonly driver: WorkerDriver
+  readonly udpGso: UdpGsoMode
+  /** Whether super-packets and open checksums may cross the device. */
+  readonly tunOffload: boolean
   readonly sourceCheck: SourceCheckMode
 }
 
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'
+  readonly driver: WorkerDriver
   readonly #options: UserspaceOptions
+  readonly #report: FeatureReport
   #local: LocalVtep | null = null
   #worker: DataplaneWorker | null = null
   #tun: OpenTun | null = null
@@ -51,7 +61,9 @@ export class UserspaceDataplane implements Dataplane {
   #tending: Promise<void> | null = null
 
   constructor(options: UserspaceOptions) {
+    this.driver = options.driver
     this.#options = options
+    this.#report = new FeatureReport(options.log)
   }
 
   async start(local: LocalVtep): Promise<void> {
@@ -63,10 +75,12 @@ export class UserspaceDataplane implements Dataplane {
       await closeDescriptor(this.#socket.fd)
       throw error
     }
+    const { maxSegments, joins } = await this.#chooseFeatures(local, this.#tun, this.#socket)
     this.#worker = await DataplaneWorker.start({
+      driver: this.driver,
       tunFd: this.#tun.fd,
       socketFd: this.#socket.fd,
-      maxSegments: this.#socket.maxSegments,
+      maxSegments,
       encapsulation: local.encapsulation,
       vni: local.vni,
       mac: local.mac,
@@ -78,15 +92,37 @@ export class UserspaceDataplane implements Dataplane {
         countsHop: local.encapsulation === 'udp',
         mtuBytes: local.mtuBytes,
         sourceCheck: this.#options.sourceCheck,
-        mergeUdp: isKernelAtLeast(release(), MERGES_UDP_FROM),
+        mergeTcp: joins('tun-gso-tcp4'),
+        mergeUdp: joins('tun-gso-udp'),
       },
       onReport: (report) => this.#hear(report),
       onDeath: (error) => this.#options.log.error('worker-died', `the dataplane worker died: ${error.message}`),
     })
-    const { maxSegments, receivesMerged, receiveBufferBytes } = this.#socket
-    const fields = { offloads: this.#tun.offloads, maxSegments, receivesMerged, receiveBufferBytes }
+    const { receivesMerged, receiveBufferBytes } = this.#socket
+    const fields = {
+      driver: this.driver,
+      offloads: this.#tun.offloads,
+      maxSegments,
+      receivesMerged,
+      receiveBufferBytes,
+    }
     this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
     this.#tendLater()
+  }
+
+  /** Finds out what the kernel takes off our hands, and says so. */
+  async #chooseFeatures(local: LocalVtep, tun: OpenTun, socket: OpenUdpSocket) {
+    const { driver, udpGso } = this.#options
+    const joining = joiningFeatures(this.#options, release())
+    const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
+    if (driver === 'plain') {
+      await receiveDatagramsOneByOne(socket.fd)
+      this.#report.begin([...tun.features, ...joining, ...plainSocketFeatures()])
+      return { maxSegments: 1, joins }
+    }
+    const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, socket, udpGso)
+    this.#report.begin([...tun.features, ...joining, ...features])
+    return { maxSegments, joins }
   }
 
   /** Makes or finds the device, gives it address and route, and only then lets it outlive us. */
@@ -98,7 +134,8 @@ export class UserspaceDataplane implements Dataplane {
         remedy: `remove it with "${present.removeCommand}" if nothing needs it`,
       })
     }
-    const opened = await openOverlayDevice(deviceName)
+    const wishes = { header: this.driver !== 'plain', offloads: this.#options.tunOffload }
+    const opened = await openOverlayDevice(deviceName, wishes)
     if ('step' in opened) throw tunError(deviceName, opened)
     try {
       await dress(local)
@@ -119,12 +156,18 @@ export class UserspaceDataplane implements Dataplane {
   counters(): Readonly<Record<string, number>> {
     if (this.#worker === null || this.#local === null) return {}
     const { 'socket.overflowed': overflowed = 0, ...counters } = this.#worker.counters.snapshot()
+    this.#report.look(counters)
     return {
       ...counters,
+      ...this.#report.counters(),
       // What the kernel lost before we read it: never part of "read", so not among the drops.
       'outbound.lost.tun-queue-full': transmitDropped(this.#local.deviceName),
       'inbound.lost.rx-queue-full': overflowed,
     }
+  }
+
+  features(): readonly Feature[] {
+    return this.#report.features
   }
 
   /** The engine takes all peers at once; none is reached without the device. */

@@ -29,6 +29,7 @@ const LONGEST_RETRY_MS = 30_000
 
 export class KernelVtep implements Dataplane {
   readonly kind = 'kernel'
+  readonly driver = 'kernel'
   readonly #options: KernelVtepOptions
   readonly #log: Log
   readonly #clock: Clock
@@ -73,6 +74,11 @@ export class KernelVtep implements Dataplane {
     for (const subnet of this.#failures.keys()) if (!known.has(subnet)) this.#failures.delete(subnet)
     await this.#pass(cause)
     return generation
+  }
+
+  /** The kernel keeps its offloads to itself. */
+  features(): readonly [] {
+    return []
   }
 
   counters(): Readonly<Record<string, number>> {

@@ -21,6 +21,8 @@ export interface SocketHarness {
   readonly far: UnderlaySocket
   /** Whether trains of datagrams may arrive merged. */
   readonly merges: boolean
+  /** Whether a call receives one datagram, not as many as there are slots. */
+  readonly oneByOne?: boolean
   /** Puts one datagram, which may be empty, into the far socket's queue. */
   deliver(datagram: Uint8Array): void
 }
@@ -158,8 +160,9 @@ function datagramRules(exchange: () => Exchange): void {
   test('more of them than slots are received in several calls, in order', () => {
     const sent = Array.from({ length: 40 }, (_, n) => frame(50 + n, n, { alone: true }))
     exchange().send(...sent)
-    expect(exchange().harness.far.receive(exchange().slots)).toBe(SLOTS)
-    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent).slice(SLOTS))
+    const first = exchange().harness.far.receive(exchange().slots)
+    expect(first).toBe(exchange().harness.oneByOne === true ? 1 : SLOTS)
+    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent).slice(first))
   })
 }
 

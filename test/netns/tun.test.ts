@@ -1,9 +1,17 @@
 // The TUN on the real kernel, in a namespace of its own: the compliance suite, opening, and which virtio-net headers the
 // kernel takes.
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { HeaderlessDevice } from '../../dataplane/engine/headerless-device.ts'
 import { EBADFD, EBUSY, EINVAL } from '../../dataplane/io/errno.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { type OpenTun, openTun, setPersistent, Tun, type TunFailure } from '../../dataplane/io/linux/tun.ts'
+import {
+  type OpenTun,
+  openTun,
+  setPersistent,
+  Tun,
+  type TunFailure,
+  type TunOptions,
+} from '../../dataplane/io/linux/tun.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
 import {
@@ -28,9 +36,9 @@ const opened = (result: OpenTun | TunFailure): OpenTun => {
 }
 
 /** A TUN that is up, with an address, a route, and a UDP socket of the host behind it. */
-function tunHarness(): DeviceHarness & { readonly namespace: string; readonly tun: OpenTun } {
+function tunHarness(options: TunOptions = {}): DeviceHarness & { readonly namespace: string; readonly tun: OpenTun } {
   const namespace = ownNamespace()
-  const tun = opened(inNetwork(namespace, () => openTun(NAME)))
+  const tun = opened(inNetwork(namespace, () => openTun(NAME, options)))
   onTestFinished(() => void libc.close(tun.fd))
   // Neighbour discovery and the like would be read by the tests.
   ip('netns', 'exec', namespace, 'sysctl', '-qw', `net.ipv6.conf.all.disable_ipv6=1`)
@@ -48,7 +56,7 @@ function tunHarness(): DeviceHarness & { readonly namespace: string; readonly tu
     namespace,
     tun,
     memory,
-    device: new Tun(memory, tun.fd),
+    device: options.header === false ? new HeaderlessDevice(memory, new Tun(memory, tun.fd)) : new Tun(memory, tun.fd),
     hostSends: (packet) => sender.write(packet),
     hostReceives: (count) => receiver.readMany(count),
     setUp: (up) => {
@@ -58,7 +66,9 @@ function tunHarness(): DeviceHarness & { readonly namespace: string; readonly tu
   }
 }
 
-describe('a TUN', () => packetDeviceCompliance(tunHarness))
+describe('a TUN', () => packetDeviceCompliance(() => tunHarness()))
+describe('a TUN without offloads', () => packetDeviceCompliance(() => tunHarness({ offloads: false })))
+describe('a TUN without virtio-net headers', () => packetDeviceCompliance(() => tunHarness({ header: false })))
 
 describe('opening a TUN', () => {
   const open = (namespace: string, name = NAME) => inNetwork(namespace, () => openTun(name))
@@ -70,6 +80,31 @@ describe('opening a TUN', () => {
     expect(ip('-n', namespace, 'link', 'show', NAME)).toContain(NAME)
     libc.close(fd)
     expect(() => ip('-n', namespace, 'link', 'show', NAME)).toThrow()
+  })
+
+  test('says of each offload whether the kernel granted it, and of none that it is lost when none was asked for', () => {
+    const namespace = ownNamespace()
+    const all = opened(open(namespace))
+    libc.close(all.fd)
+    expect(all.features).toContainEqual(expect.objectContaining({ name: 'tun-tso', on: true }))
+    for (const options of [{ offloads: false }, { header: false }]) {
+      const none = opened(inNetwork(namespace, () => openTun(NAME, options)))
+      libc.close(none.fd)
+      expect(none.offloads).toBe(0)
+      expect(none.features.map(({ on, downgrade }) => on || downgrade)).toEqual([false, false])
+    }
+  })
+
+  test('takes the offloads and the header away from a device that had them', async () => {
+    const namespace = ownNamespace()
+    const first = opened(open(namespace))
+    setPersistent(first.fd, true)
+    libc.close(first.fd)
+    const { fd } = opened(inNetwork(namespace, () => openTun(NAME, { header: false })))
+    onTestFinished(() => void libc.close(fd))
+    const features = ip('netns', 'exec', namespace, 'ethtool', '-k', NAME)
+    expect(features).toMatch(/tcp-segmentation-offload: off/)
+    expect(features).toMatch(/tx-checksumming: off/)
   })
 
   test('leaves a persistent device behind, and finds it again', () => {

@@ -2,9 +2,16 @@
 // sizes beyond the MTU, and a queue that overflows.
 import { release } from 'node:os'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { EADDRINUSE, EADDRNOTAVAIL, EMSGSIZE } from '../../dataplane/io/errno.ts'
+import { EADDRINUSE, EADDRNOTAVAIL } from '../../dataplane/io/errno.ts'
+import { testSegmentedSend } from '../../dataplane/io/linux/gso-self-test.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { type OpenUdpSocket, openUdpSocket, type UdpFailure, UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
+import {
+  type OpenUdpSocket,
+  openUdpSocket,
+  receiveOneByOne,
+  type UdpFailure,
+  UdpSocket,
+} from '../../dataplane/io/linux/udp-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import { SendBatch } from '../../dataplane/io/send-batch.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
@@ -37,13 +44,16 @@ interface UdpHarness extends SocketHarness {
   readonly opened: OpenUdpSocket
 }
 
-function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536 } = {}): UdpHarness {
+function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536, plain = false } = {}): UdpHarness {
   const namespace = ownNamespace()
   iproute('-n', namespace, 'link', 'set', 'lo', 'mtu', String(mtu))
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
   const [near, far] = [open(namespace, NEAR), open(namespace, FAR)]
-  const socketOf = ({ fd, maxSegments: granted }: OpenUdpSocket) =>
-    new UdpSocket(memory, { fd, maxSegments: Math.min(granted, maxSegments) })
+  const socketOf = ({ fd, maxSegments: granted }: OpenUdpSocket) => {
+    if (!plain) return new UdpSocket(memory, { fd, maxSegments: Math.min(granted, maxSegments) })
+    receiveOneByOne(fd)
+    return new UdpSocket(memory, { fd, maxSegments: 1, messagesPerCall: 1 })
+  }
   const nearSocket = socketOf(near)
   return {
     namespace,
@@ -51,7 +61,8 @@ function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536 } = {}): 
     memory,
     near: nearSocket,
     far: socketOf(far),
-    merges: far.receivesMerged,
+    merges: far.receivesMerged && !plain,
+    oneByOne: plain,
     deliver: (datagram) => sendPlain(memory, nearSocket, datagram),
   }
 }
@@ -68,6 +79,17 @@ function sendPlain(memory: PacketMemory, socket: UdpSocket, datagram: Uint8Array
 
 describe('a UDP socket', () => underlaySocketCompliance(() => harness()))
 describe('a UDP socket that sends one by one', () => underlaySocketCompliance(() => harness({ maxSegments: 1 })))
+describe('a UDP socket with one datagram a call', () => underlaySocketCompliance(() => harness({ plain: true })))
+
+describe('segmented sends that are tried on this kernel', () => {
+  test('arrive as what went in', () => {
+    expect(inNetwork(ownNamespace(), () => testSegmentedSend(ip(NEAR)))).toBe('passed')
+  })
+
+  test('are no proof where the address is not ours', () => {
+    expect(inNetwork(ownNamespace(), () => testSegmentedSend(ip('192.0.2.77')))).toBe('unknown')
+  })
+})
 
 describe('opening a UDP socket', () => {
   test('grants segmented sends, merged receives and a large buffer', () => {
@@ -123,11 +145,12 @@ describe('frames beyond the MTU of the underlay', () => {
     for (const [n, { bytes }] of arrived.entries()) expect(Buffer.compare(bytes, frames[n]!.bytes)).toBe(0)
   })
 
-  test('inside a segmented send are refused, which is why they are sent alone', () => {
+  test('inside a segmented send are refused by the kernel, and leave one by one all the same', () => {
     const exchange = new Exchange(harness({ mtu: 1500 }))
-    const [errno] = exchange.send({ bytes: countingBytes(1473) }, { bytes: countingBytes(1473, 1) })
-    // Before Linux 6.14 the kernel said EINVAL.
-    expect([EMSGSIZE, 22]).toContain(errno)
+    const frames = [0, 1, 2].map((n) => ({ bytes: countingBytes(1473, n) }))
+    expect(exchange.send(...frames)).toEqual([0])
+    expect(exchange.batch.resent).toBe(1)
+    expect(exchange.receive().map(({ bytes }) => bytes)).toEqual(frames.map(({ bytes }) => bytes))
   })
 })
 

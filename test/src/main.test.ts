@@ -44,6 +44,9 @@ test('the defaults of run are those of flannel where flannel has them', async ()
     stateDirectory: '/var/lib/flannelette',
     renewMarginMinutes: 60,
     dataplane: 'userspace',
+    driver: 'offload',
+    udpGso: 'auto',
+    tunOffload: true,
     sourceCheck: 'strict',
     udpChecksum: true,
     onExit: 'keep',
@@ -56,6 +59,7 @@ test('every flag of run arrives', async () => {
   const { options } = await optionsOf(
     ...['--store=file:/s', '--iface=eth1', '--public-ip=192.0.2.1', '--subnet-file=/e', '--state-dir=/d'],
     ...['--subnet-lease-renew-margin=90', '--dataplane=kernel', '--source-check=off', '--udp-checksum=off'],
+    ...['--driver=plain', '--udp-gso=on', '--tun-offload=off'],
     ...['--on-exit=remove', '--log-format=json', '-v'],
   )
   expect(options).toEqual({
@@ -66,6 +70,9 @@ test('every flag of run arrives', async () => {
     stateDirectory: '/d',
     renewMarginMinutes: 90,
     dataplane: 'kernel',
+    driver: 'plain',
+    udpGso: 'on',
+    tunOffload: false,
     sourceCheck: 'off',
     udpChecksum: false,
     onExit: 'remove',

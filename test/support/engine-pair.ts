@@ -81,6 +81,8 @@ export interface NodeOptions {
   /** Puts something between engine and socket. */
   readonly wrapSocket?: (socket: UnderlaySocket, memory: PacketMemory) => UnderlaySocket
   readonly nowMs?: () => number
+  /** Errno with which the TUN refuses a write, 0 to take it. */
+  readonly refuseWrite?: (written: Written) => number
 }
 
 /** An engine with a memory TUN and a memory socket. */
@@ -99,8 +101,10 @@ export class MemoryNode {
     const { memory } = underlay
     this.facts = facts
     this.device = new MemoryDevice(memory, (iovecs, count) => {
-      if (this.writeErrno === 0) this.written.push(toWritten(gather(memory, iovecs, count)))
-      return this.writeErrno
+      const write = toWritten(gather(memory, iovecs, count))
+      const errno = this.writeErrno || (options.refuseWrite?.(write) ?? 0)
+      if (errno === 0) this.written.push(write)
+      return errno
     })
     const { receivesMerged = true, queueLength = 64, encapsulation = 'vxlan' } = options
     const isVxlan = encapsulation === 'vxlan'

@@ -1,10 +1,12 @@
 // A dataplane that moves nothing and remembers what it was told.
+import { type Feature, works } from '../../dataplane/io/feature.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Dataplane, LocalVtep } from '../../src/daemon/dataplane.ts'
 import type { Lease } from '../../src/lease/lease.ts'
 
 export class FakeDataplane implements Dataplane {
   readonly kind = 'userspace'
+  readonly driver = 'offload'
   local: LocalVtep | null = null
   /** Every table that was handed over, with its cause. */
   readonly tables: { readonly peers: readonly Lease[]; readonly cause: string }[] = []
@@ -27,6 +29,10 @@ export class FakeDataplane implements Dataplane {
     if (failure !== undefined) throw failure
     this.tables.push({ peers, cause })
     return this.tables.length
+  }
+
+  features(): readonly Feature[] {
+    return [works('udp-gso', 'as in a test')]
   }
 
   counters(): Readonly<Record<string, number>> {

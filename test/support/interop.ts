@@ -3,6 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { blast } from '../../bench/netns/load.ts'
+import type { WorkerDriver } from '../../dataplane/index.ts'
 import type { Lab } from '../../src/lab/lab.ts'
 import type { UnderlayKind } from '../../src/lab/plan.ts'
 import { countersOf, eventually, imbalanceOf, labUnderTest, newDrops } from './lab-under-test.ts'
@@ -31,12 +32,17 @@ export interface InteropOptions {
   readonly directions: readonly (readonly [string, string])[]
   /** Length of each measurement. */
   readonly seconds: number
+  /** What moves our packets. */
+  readonly driver?: WorkerDriver
 }
 
-export function describeInterop({ underlay, udpChecksum, directions, seconds }: InteropOptions): void {
+export function describeInterop(options: InteropOptions): void {
+  const { underlay, udpChecksum, directions, seconds, driver = 'offload' } = options
   const checksum = udpChecksum ? 'udpcsum' : 'noudpcsum'
-  describe(`a kernel peer over ${underlay}, ${checksum}`, () => {
-    const lab = labUnderTest({ name: `interop${underlay}`, pods: 1, kernel: ['host2'], underlay, udpChecksum })
+  describe(`a kernel peer of the ${driver} driver over ${underlay}, ${checksum}`, () => {
+    const daemonArguments = ['--driver', driver]
+    const name = `${driver === 'offload' ? 'interop' : driver}${underlay}`
+    const lab = labUnderTest({ name, pods: 1, kernel: ['host2'], underlay, udpChecksum, daemonArguments })
 
     test('has the kind of checksum that was asked for', async () => {
       const shown = (await lab().exec('host2', ['ip', '-d', 'link', 'show', 'flannel.1'])).stdout

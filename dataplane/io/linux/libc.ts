@@ -21,6 +21,7 @@ const calls = {
   socket: declare('int socket(int, int, int)'),
   bind: declare('int bind(int, void *, unsigned int)'),
   connect: declare('int connect(int, void *, unsigned int)'),
+  getsockname: declare('int getsockname(int, void *, void *)'),
   setsockopt: declare('int setsockopt(int, int, int, void *, unsigned int)'),
   getsockopt: declare('int getsockopt(int, int, int, void *, void *)'),
   sendmmsg: declare('int sendmmsg(int, uintptr_t, unsigned int, int)'),
@@ -83,6 +84,11 @@ export function bind(fd: number, address: Uint8Array): number {
 
 export function connect(fd: number, address: Uint8Array): number {
   return orErrno(calls.connect(fd, address, address.length))
+}
+
+/** Own address of a socket, into `address`, which must be long enough. */
+export function getsockname(fd: number, address: Uint8Array): number {
+  return orErrno(calls.getsockname(fd, address, new Uint8Array(Int32Array.of(address.length).buffer)))
 }
 
 export function setsockopt(fd: number, level: number, name: number, value: number): number {

@@ -45,6 +45,11 @@ export function socketAddress(address: number, port: number): Uint8Array {
   return bytes
 }
 
+/** Port of a struct sockaddr_in. */
+export function portOf(name: Uint8Array): number {
+  return new DataView(name.buffer, name.byteOffset).getUint16(PORT)
+}
+
 /** An array of message headers, each with its own socket address and control data, pointers set once. */
 export class MessageHeaders {
   readonly #memory: PacketMemory

@@ -2,6 +2,7 @@
 // include/uapi/linux/if_tun.h.
 import type { PacketMemory } from '../../memory/packet-memory.ts'
 import { EAGAIN, EBUSY, EINTR } from '../errno.ts'
+import { type Feature, type FeatureName, lost, unwanted, works } from '../feature.ts'
 import type { PacketDevice } from '../packet-device.ts'
 import * as libc from './libc.ts'
 import { POLLOUT, PollSet } from './poll-set.ts'
@@ -21,6 +22,7 @@ const TUN_F_TSO6 = 0x04
 const TUN_F_USO = 0x20 | 0x40
 /** From most to least: kernels before 6.2 know no USO. The kernel takes a mask whole or not at all. */
 const OFFLOADS = [TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_USO, TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6, TUN_F_CSUM, 0]
+const NO_OFFLOADS = [0]
 
 const O_RDWR = 0x2
 const O_NONBLOCK = 0x800
@@ -43,6 +45,15 @@ export interface OpenTun {
   readonly fd: number
   /** TUN_F_ mask that the kernel granted. */
   readonly offloads: number
+  /** What there is to say of them. */
+  readonly features: readonly Feature[]
+}
+
+export interface TunOptions {
+  /** Whether packets come and go with a virtio-net header; they do unless this says no, and then nothing is offloaded. */
+  readonly header?: boolean
+  /** Whether super-packets and open checksums may be read; they may unless this says no. */
+  readonly offloads?: boolean
 }
 
 /**
@@ -50,7 +61,7 @@ export interface OpenTun {
  * Fails with `attach` EBUSY when another process holds it, EINVAL when a device of another kind has the name, EPERM
  * without CAP_NET_ADMIN.
  */
-export function openTun(name: string): OpenTun | TunFailure {
+export function openTun(name: string, { header = true, offloads = true }: TunOptions = {}): OpenTun | TunFailure {
   const fd = libc.open('/dev/net/tun', O_RDWR | O_NONBLOCK | O_CLOEXEC)
   if (fd < 0) return { step: 'open', errno: -fd }
   const fail = (step: TunFailure['step'], result: number): TunFailure => {
@@ -59,16 +70,28 @@ export function openTun(name: string): OpenTun | TunFailure {
   }
   const request = new Uint8Array(IFREQ_BYTES)
   request.set(Buffer.from(name).subarray(0, IFNAMSIZ - 1))
-  new DataView(request.buffer).setUint16(IFNAMSIZ, IFF_TUN | IFF_NO_PI | IFF_VNET_HDR, true)
+  const flags = IFF_TUN | IFF_NO_PI | (header ? IFF_VNET_HDR : 0)
+  new DataView(request.buffer).setUint16(IFNAMSIZ, flags, true)
   const attached = libc.ioctlPointer(fd, TUNSETIFF, request)
   if (attached < 0) return fail('attach', attached)
   // A persistent device keeps what its last owner set: say again what we need.
-  const headerSize = libc.ioctlPointer(fd, TUNSETVNETHDRSZ, new Uint8Array(Int32Array.of(10).buffer))
-  if (headerSize < 0) return fail('offload', headerSize)
-  for (const mask of OFFLOADS) {
-    if (libc.ioctlValue(fd, TUNSETOFFLOAD, mask) >= 0) return { fd, offloads: mask }
+  if (header) {
+    const headerSize = libc.ioctlPointer(fd, TUNSETVNETHDRSZ, new Uint8Array(Int32Array.of(10).buffer))
+    if (headerSize < 0) return fail('offload', headerSize)
+  }
+  for (const mask of header && offloads ? OFFLOADS : NO_OFFLOADS) {
+    if (libc.ioctlValue(fd, TUNSETOFFLOAD, mask) < 0) continue
+    return { fd, offloads: mask, features: tunFeatures(mask, header && offloads) }
   }
   return fail('offload', -EBUSY)
+}
+
+function tunFeatures(offloads: number, wanted: boolean): Feature[] {
+  const granted = (mask: number, name: FeatureName): Feature => {
+    if (!wanted) return unwanted(name, 'not asked for')
+    return (offloads & mask) === mask ? works(name, 'granted by the kernel') : lost(name, 'refused by the kernel')
+  }
+  return [granted(TUN_F_TSO4 | TUN_F_TSO6, 'tun-tso'), granted(TUN_F_USO, 'tun-uso')]
 }
 
 /** Whether the device outlives the descriptor: a restart then finds its address, routes and queue as they were. */

@@ -1,7 +1,7 @@
 // The underlay socket: opened by the main thread, used by a worker. sendmmsg(2) with UDP_SEGMENT, recvmmsg(2) with
 // UDP_GRO (udp(7)).
 import type { PacketMemory } from '../../memory/packet-memory.ts'
-import { EAGAIN, EINTR, ENOBUFS } from '../errno.ts'
+import { EAGAIN, EINTR, EINVAL, EIO, EMSGSIZE, ENOBUFS } from '../errno.ts'
 import { isKernelAtLeast } from '../kernel-release.ts'
 import { type ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
 import type { SendBatch } from '../send-batch.ts'
@@ -9,6 +9,7 @@ import type { UnderlaySocket } from '../underlay-socket.ts'
 import * as libc from './libc.ts'
 import { AF_INET, MessageHeaders, type ReceivedControl, socketAddress } from './message-header.ts'
 import { POLLOUT, PollSet } from './poll-set.ts'
+import { SingleSends } from './single-sends.ts'
 
 const SOCK_DGRAM = 2
 const SOCK_NONBLOCK = 0x800
@@ -40,6 +41,8 @@ const SEGMENTS = 63
 const SEGMENTS_FROM_6_9 = 127
 /** Messages of one sendmmsg(2): what a SendBatch holds. */
 const MESSAGES = 64
+/** Segmented sends that may be refused with EINVAL before no more are tried. */
+const REFUSALS = 3
 
 export interface UdpFailure {
   readonly step: 'socket' | 'bind'
@@ -87,6 +90,11 @@ export function openUdpSocket(address: number, port: number, kernelRelease: stri
   }
 }
 
+/** Trains of datagrams are handed over one by one from now on. */
+export function receiveOneByOne(fd: number): void {
+  libc.setsockopt(fd, SOL_UDP, UDP_GRO, 0)
+}
+
 /** The worker's end of an open socket. */
 export class UdpSocket implements UnderlaySocket {
   readonly maxSegments: number
@@ -95,20 +103,32 @@ export class UdpSocket implements UnderlaySocket {
   readonly #writable: PollSet
   readonly #sendHeaders: MessageHeaders
   readonly #control: ReceivedControl = { segmentSize: 0, tos: 0, overflowed: 0 }
+  readonly #messagesPerCall: number
   #receiveHeaders: MessageHeaders | null = null
+  /** Whether segmented sends are tried: until the kernel has refused them at work. */
+  #segments = true
+  #refusals = 0
+  readonly #singles: SingleSends
 
-  constructor(memory: PacketMemory, options: { readonly fd: number; readonly maxSegments: number }) {
+  /** `messagesPerCall` bounds what one system call moves, in both directions: 1 for the plain driver. */
+  constructor(
+    memory: PacketMemory,
+    options: { readonly fd: number; readonly maxSegments: number; readonly messagesPerCall?: number },
+  ) {
     this.maxSegments = options.maxSegments
+    this.#messagesPerCall = options.messagesPerCall ?? MESSAGES
     this.#fd = options.fd
     this.#memory = memory
     this.#writable = new PollSet(memory, [options.fd], POLLOUT)
     this.#sendHeaders = new MessageHeaders(memory, MESSAGES)
+    this.#singles = new SingleSends(memory)
   }
 
   receive(slots: ReceiveSlots): number {
     const headers = this.#receiveHeaders ?? this.#prepareReceive(slots)
     const { first } = slots
-    const received = libc.recvmmsg(this.#fd, headers.addressOf(first), slots.capacity - first, MSG_DONTWAIT)
+    const most = Math.min(slots.capacity - first, this.#messagesPerCall)
+    const received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
     if (received < 0) return received === -EAGAIN || received === -EINTR ? 0 : received
     const control = this.#control
     for (let slot = first; slot < first + received; slot++) {
@@ -142,18 +162,73 @@ export class UdpSocket implements UnderlaySocket {
       headers.setIovecs(message, batch.iovecAt(message), batch.iovecCount[message]!)
       headers.setSendControl(message, batch.segmentSize(message), batch.tos[message]!)
     }
-    let done = 0
-    let retries = 0
-    while (done < batch.count) {
-      const sent = libc.sendmmsg(this.#fd, headers.addressOf(done), batch.count - done, 0)
-      if (sent > 0) {
-        done += sent
-        retries = 0
-      } else if (sent !== -EINTR && !this.#mayRetry(-sent, retries++)) {
-        batch.errno[done++] = -sent
-        retries = 0
+    for (let done = 0; done < batch.count; ) {
+      if (!this.#segments && batch.packets[done]! > 1) {
+        this.#sendFrames(batch, done++)
+        continue
+      }
+      const sent = this.#sendSome(headers, done, this.#endOfSends(batch, done) - done)
+      if (sent > 0) done += sent
+      else this.#settle(batch, done++, -sent)
+    }
+  }
+
+  /** Up to which message one call may go: without segmented sends, to the next that would need one. */
+  #endOfSends(batch: SendBatch, from: number): number {
+    const most = Math.min(batch.count, from + this.#messagesPerCall)
+    if (this.#segments) return most
+    let end = from + 1
+    while (end < most && batch.packets[end] === 1) end++
+    return end
+  }
+
+  /** Sends at most `count` messages from `first` on. Returns how many went, or -errno of the first, tried as often as fits. */
+  #sendSome(headers: MessageHeaders, first: number, count: number): number {
+    for (let retries = 0; ; ) {
+      const sent = libc.sendmmsg(this.#fd, headers.addressOf(first), count, 0)
+      if (sent >= 0) return sent
+      if (sent !== -EINTR && !this.#mayRetry(-sent, retries++)) return sent
+    }
+  }
+
+  /**
+   * A message that failed. A segmented one that was refused as such is sent frame by frame, and remembered: EIO says that
+   * segmented sends do not work here, EINVAL may have a reason of its own, EMSGSIZE says something of one path only.
+   */
+  #settle(batch: SendBatch, message: number, errno: number): void {
+    const refused = errno === EIO || errno === EINVAL || errno === EMSGSIZE
+    if (!refused || batch.packets[message] === 1) {
+      batch.errno[message] = errno
+      return
+    }
+    // Where single frames fail as well, it was not for being segmented.
+    const went = this.#sendFrames(batch, message)
+    if (!went || errno === EMSGSIZE) return
+    this.#refusals += errno === EIO ? REFUSALS : 1
+    if (this.#refusals < REFUSALS) return
+    this.#segments = false
+    batch.givenUp = 1
+  }
+
+  /** Sends a message frame by frame, whatever becomes of each. Returns whether any went. */
+  #sendFrames(batch: SendBatch, message: number): boolean {
+    const singles = this.#singles
+    batch.resent += 1
+    let errno = 0
+    singles.begin(batch, message)
+    while (singles.next(batch, message)) {
+      for (let done = 0; done < singles.count; ) {
+        const sent = this.#sendSome(singles.headers, done, singles.count - done)
+        if (sent <= 0) errno = -sent
+        for (let frame = done; frame < done + sent; frame++) {
+          batch.sentPackets[message]! += 1
+          batch.sentBytes[message]! += singles.bytesOf(frame)
+        }
+        done += Math.max(sent, 1)
       }
     }
+    batch.errno[message] = errno
+    return batch.sentPackets[message]! > 0
   }
 
   /** Whether the message that failed shall be tried again; waits for room first, never longer than SEND_WAIT_MS. */

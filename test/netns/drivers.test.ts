@@ -1,0 +1,63 @@
+// The drivers besides the usual one in a network with kernel VXLAN hosts, and what a daemon says of its driver and of the
+// kernel's offloads.
+import { describe, expect, test } from 'vitest'
+import { startDaemon, twoHosts } from '../support/daemon-under-test.ts'
+import { DIRECTIONS, describeInterop } from '../support/interop.ts'
+import { eventually } from '../support/lab-under-test.ts'
+import { ip } from '../support/own-namespace.ts'
+
+const [toKernel, fromKernel, ours] = DIRECTIONS
+
+describeInterop({ driver: 'plain', underlay: 'veth', udpChecksum: true, directions: [fromKernel, ours], seconds: 1 })
+describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel], seconds: 1 })
+
+/** A daemon with these flags, once it is ready. */
+async function daemonWith(...flags: string[]) {
+  const [host] = twoHosts()
+  // The self-test goes through the loopback.
+  ip('-n', host.namespace, 'link', 'set', 'lo', 'up')
+  const daemon = startDaemon(host, flags)
+  await daemon.ready(0)
+  const status = daemon.status!
+  const on = Object.entries(status.features).filter(([, feature]) => feature.on)
+  return { daemon, status, on: on.map(([name]) => name) }
+}
+
+describe('a daemon says what moves its packets', () => {
+  test('with everything that the kernel has, by default', async () => {
+    const { status, on } = await daemonWith()
+    expect(status.driver).toBe('offload')
+    expect(on).toEqual(expect.arrayContaining(['tun-tso', 'tun-gso-tcp4', 'udp-gso', 'udp-gro']))
+    expect(status.features['udp-gso']?.why).toMatch(/^(63|127) segments a send, self-test passed$/)
+  })
+
+  test('without the device’s offloads when they are switched off', async () => {
+    const { status, on } = await daemonWith('--tun-offload', 'off')
+    expect(status.driver).toBe('offload')
+    expect(on).toEqual(['udp-gso', 'udp-gro'])
+    expect(status.features['tun-gso-tcp4']?.why).toMatch(/--tun-offload off/)
+  })
+
+  test('without segmented sends when they are switched off, and counts that as no downgrade', async () => {
+    const { daemon, status } = await daemonWith('--udp-gso', 'off')
+    expect(status.features['udp-gso']).toEqual({ on: false, why: 'switched off by --udp-gso off' })
+    await eventually(() => expect(daemon.status?.counters['downgrade.udp-gso']).toBe(0))
+    expect(daemon.complaints.filter((line) => line.includes('udp-gso'))).toEqual([])
+  })
+
+  test('with nothing of it on the plain driver', async () => {
+    const { status, on } = await daemonWith('--driver', 'plain')
+    expect(status.driver).toBe('plain')
+    expect(on).toEqual([])
+  })
+
+  test('and goes from one driver to the other over the same device', async () => {
+    const [host] = twoHosts()
+    for (const driver of ['offload', 'plain', 'offload'] as const) {
+      const daemon = startDaemon(host, ['--driver', driver])
+      await daemon.ready(0)
+      expect(daemon.status?.driver).toBe(driver)
+      expect((await daemon.end('SIGTERM')).exitCode).toBe(0)
+    }
+  })
+})

@@ -1,7 +1,7 @@
 // What a host without the vxlan module must be able to do, for the short and the whole suite.
 import { describe, expect, type TestContext, test } from 'vitest'
 import { isKernelAtLeast } from '../../dataplane/io/kernel-release.ts'
-import { expectIntact, foundFeatures, type GuestHost, OUTSIDE_OVERLAY } from './guest-without-vxlan.ts'
+import { expectIntact, foundFeatures, type GuestHost, OUTSIDE_OVERLAY, releaseOf } from './guest-without-vxlan.ts'
 import { guestObstacle, mustRunIn, type Place, runIn } from './uml-guest.ts'
 
 /** TUN_F_ bits: checksum, TSO for both families; USO for both. */
@@ -20,7 +20,7 @@ export function describeGuestWithoutVxlan(host: () => GuestHost | null, mebibyte
 
     test('gets the offloads that its kernel has, and no others', async (context) => {
       const { guest, daemon } = bootedHost(host, context)
-      const release = (await mustRunIn(guest, ['uname', '-r'])).trim()
+      const release = await releaseOf(guest)
       const { offloads, maxSegments, receivesMerged } = foundFeatures(daemon)
       console.log(
         `guest ${release}: offloads ${offloads}, ${maxSegments} segments a send, merged receive ${receivesMerged}`,

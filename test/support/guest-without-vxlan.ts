@@ -67,11 +67,15 @@ async function startHost(guest: UmlGuest): Promise<GuestHost> {
 }
 
 /** Starts a daemon with that underlay interface, on the state of the one before, and waits until it forwards. */
-export async function startDaemonIn(guest: UmlGuest, underlay: string): Promise<RunningProgram> {
+export async function startDaemonIn(
+  guest: UmlGuest,
+  underlay: string,
+  more: readonly string[] = [],
+): Promise<RunningProgram> {
   await mustRunIn(guest, ['rm', '-f', STATUS])
   const daemon = guest.start([
     ...[process.execPath, mainProgram(), 'run', '--store', `file:${STORE}`, '--iface', underlay],
-    ...['--state-dir', STATE, '--subnet-file', '/run/subnet.env', '--log-format', 'json'],
+    ...['--state-dir', STATE, '--subnet-file', '/run/subnet.env', '--log-format', 'json', ...more],
   ])
   const look = async () => {
     if (daemon.output.exitCode !== null) throw new Error(`the daemon ended: ${daemon.output.stderr}`)
@@ -98,6 +102,11 @@ function makeKernelVtep(guest: UmlGuest, peer: { overlay: string; subnet: string
   const fdb = ['fdb', 'add', peer.mac, 'dev', OVERLAY_DEVICE, 'dst', guest.address]
   execFileSync('bridge', ['-n', guest.namespace, ...fdb])
   inside('route', 'add', peer.subnet, 'via', peer.overlay, 'dev', OVERLAY_DEVICE, 'onlink', 'src', OUTSIDE_OVERLAY)
+}
+
+/** Release of the guest's kernel. */
+export async function releaseOf(guest: UmlGuest): Promise<string> {
+  return (await mustRunIn(guest, ['uname', '-r'])).trim()
 }
 
 /** The daemon's status; `null` while there is none. */

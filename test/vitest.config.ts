@@ -1,8 +1,10 @@
-// How Vitest finds and runs the tests. `npm test` runs the projects unit and netns, `npm run test:all` long as well.
+// How Vitest finds and runs the tests. `npm test` runs the projects unit and netns, `npm run test:all` uml
+// and long as well.
 import { defineConfig } from 'vitest/config'
 
 const LONG = ['test/long/**/*.test.ts', 'test/**/*.long.test.ts']
 const NETNS = 'test/netns/**/*.test.ts'
+const UML = 'test/uml/**/*.test.ts'
 
 export default defineConfig({
   test: {
@@ -13,7 +15,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: [NETNS, ...LONG],
+          exclude: [NETNS, UML, ...LONG],
           testTimeout: 20_000,
           sequence: { groupOrder: 0 },
         },
@@ -31,6 +33,17 @@ export default defineConfig({
         },
       },
       {
+        // A second kernel as a process: slow, because nothing of it runs on bare hardware.
+        test: {
+          name: 'uml',
+          include: [UML],
+          maxWorkers: 1,
+          testTimeout: 240_000,
+          hookTimeout: 120_000,
+          sequence: { groupOrder: 2 },
+        },
+      },
+      {
         // Minutes each: speed guards, gigabytes, millions of packets.
         test: {
           name: 'long',
@@ -38,7 +51,7 @@ export default defineConfig({
           maxWorkers: 1,
           testTimeout: 1_200_000,
           hookTimeout: 120_000,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
     ],

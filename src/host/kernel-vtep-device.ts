@@ -8,6 +8,7 @@ import type { CommandOptions } from './command.ts'
 import { batch, type LinkInfo, readLink, showJson } from './ip.ts'
 import { inspectOverlayDevice, ipv4AddressesIn, quietRouterAdvertisements } from './overlay-link.ts'
 import { DEVICE_ALIAS } from './route-protocol.ts'
+import { kernelHasIpv6 } from './sysctl.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
@@ -29,7 +30,7 @@ export function deviceDifferences(link: LinkInfo, local: VtepOutline, udpChecksu
 }
 
 /** Commands that dress the device: MAC, MTU, alias, /32 address, up. */
-export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum: boolean): string[] {
+export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum: boolean, hasIpv6 = true): string[] {
   const name = local.deviceName
   const mac = formatMac(local.mac)
   const address = `${formatIpv4(local.overlayAddress)}/32`
@@ -40,8 +41,8 @@ export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum:
       `link add ${name} address ${mac} mtu ${local.mtuBytes} type vxlan id ${local.vni} dstport ${local.port} ` +
         `local ${formatIpv4(local.underlayAddress)} dev ${local.underlayInterface} nolearning ${checksum}`,
       `link set dev ${name} alias ${DEVICE_ALIAS}`,
-      `link set dev ${name} addrgenmode none`,
     )
+    if (hasIpv6) plan.push(`link set dev ${name} addrgenmode none`)
   } else {
     if (link.address !== mac) plan.push(`link set dev ${name} address ${mac}`)
     if (link.mtu !== local.mtuBytes) plan.push(`link set dev ${name} mtu ${local.mtuBytes}`)
@@ -108,7 +109,7 @@ export async function ensureKernelDevice(local: LocalVtep, udpChecksum: boolean,
     }
   }
   try {
-    await batch('ip', planDevice(local, link, udpChecksum), where)
+    await batch('ip', planDevice(local, link, udpChecksum, kernelHasIpv6()), where)
   } catch (error) {
     if (link === null) await batch('ip', [`link delete dev ${name}`], where).catch(() => {})
     throw explainDeviceFailure(error, local)

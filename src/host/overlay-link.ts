@@ -4,7 +4,7 @@ import { containsAddress, formatIpv4, formatPrefix, type Ipv4Prefix, parseIpv4 }
 import type { CommandOptions } from './command.ts'
 import { batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
 import { DEVICE_ALIAS, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
-import { writeSetting } from './sysctl.ts'
+import { kernelHasIpv6, writeSetting } from './sysctl.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
@@ -65,13 +65,18 @@ export async function configureOverlayLink(overlay: OverlayLink, where: InNamesp
     readLink(overlay.name, where),
     showJson<RouteInfo>('ip', ['-4', 'route', 'show'], where),
   ])
-  await batch('ip', planOverlayLink(overlay, link, routes), where)
+  await batch('ip', planOverlayLink(overlay, link, routes, kernelHasIpv6()), where)
   await quietRouterAdvertisements(overlay.name, where)
   await acceptOwnAnswers(overlay.name, where)
 }
 
 /** Commands that bring `link` and `routes` (the main table) to what `overlay` asks for. */
-export function planOverlayLink(overlay: OverlayLink, link: LinkInfo | null, routes: readonly RouteInfo[]): string[] {
+export function planOverlayLink(
+  overlay: OverlayLink,
+  link: LinkInfo | null,
+  routes: readonly RouteInfo[],
+  hasIpv6 = true,
+): string[] {
   const { name } = overlay
   const address = `${formatIpv4(overlay.overlayAddress)}/32`
   const network = formatPrefix(overlay.network)
@@ -82,7 +87,8 @@ export function planOverlayLink(overlay: OverlayLink, link: LinkInfo | null, rou
   }
   if (link?.flags.includes('UP') !== true) {
     // No link-local address, hence no router solicitation or multicast report from the kernel into the tunnel.
-    plan.push(`link set dev ${name} addrgenmode none`, `link set dev ${name} up`)
+    if (hasIpv6) plan.push(`link set dev ${name} addrgenmode none`)
+    plan.push(`link set dev ${name} up`)
   }
   const present = [...new Set([...ipv4AddressesIn(link, overlay.network), ...formerAddresses(name, link, routes)])]
   if (!present.includes(address)) plan.push(`address add ${address} dev ${name}`)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes a fresh Debian ready: Debian packages, npm packages, build. First step of `npm run demo` (mode demo) and of
-# `npm test` and `npm run bench` (mode test). Depends on nothing but bash, coreutils and Node; quick when nothing is lacking.
+# Makes a fresh Debian ready: Debian packages, npm packages, build. First step of `npm run demo` (mode demo), of
+# `npm test` and `npm run bench` (mode test) and of `npm run test:uml` (mode uml: as test, and insists on user-mode
+# Linux). Depends on nothing but bash, coreutils and Node; quick when nothing is lacking.
 set -euo pipefail
 
 MODE=${1:-}
@@ -8,6 +9,9 @@ NEED_NODE='20.19.0'
 # command:Debian package that brings it; the names are the same in Debian 12 and 13
 DEMO_COMMANDS='ip:iproute2 bridge:iproute2 ping:iputils-ping iperf3:iperf3 nft:nftables ethtool:ethtool'
 TEST_COMMANDS="$DEMO_COMMANDS tshark:tshark tcpdump:tcpdump etcd:etcd-server"
+# Debian has user-mode Linux for this machine only; elsewhere its tests are left out, with that reason.
+UML_COMMANDS='linux.uml:user-mode-linux modprobe:kmod'
+UML_MACHINE='x86_64'
 
 # PATH of a plain root shell may lack the folders in which ip, nft and ethtool live.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -115,9 +119,14 @@ build() {
 
 case $MODE in
   demo) commands=$DEMO_COMMANDS ;;
-  test) commands=$TEST_COMMANDS ;;
-  *) fail "unknown mode '$MODE'" 'use: setup.sh demo | setup.sh test' ;;
+  test | uml) commands=$TEST_COMMANDS ;;
+  *) fail "unknown mode '$MODE'" 'use: setup.sh demo | test | uml' ;;
 esac
+if [ "$(uname -m)" = "$UML_MACHINE" ]; then
+  [ "$MODE" = demo ] || commands="$commands $UML_COMMANDS"
+elif [ "$MODE" = uml ]; then
+  fail "Debian has no user-mode Linux for $(uname -m)" "use an $UML_MACHINE machine"
+fi
 check_machine
 # One at a time in one tree: two runs started together must not install into each other's folders.
 exec 9<package.json

@@ -41,6 +41,12 @@ describe('the VXLAN device', () => {
     ])
   })
 
+  test('is made without an IPv6 property on a kernel without IPv6, which would refuse', () => {
+    const plan = planDevice(LOCAL, null, true, false)
+    expect(plan.at(-1)).toBe('link set dev flannel.1 up')
+    expect(plan.join()).not.toContain('addrgenmode')
+  })
+
   test('can leave the outer checksum out', () => {
     expect(planDevice(LOCAL, null, false)[0]).toMatch(/ noudpcsum$/)
   })

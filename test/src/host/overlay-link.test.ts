@@ -49,6 +49,12 @@ describe('the overlay device', () => {
     )
   })
 
+  test('is not asked for an IPv6 property by a kernel without IPv6, which would refuse', () => {
+    const plan = planOverlayLink(OVERLAY, FRESH, [], false)
+    expect(plan).toContain('link set dev flannel.1 up')
+    expect(plan.join()).not.toContain('addrgenmode')
+  })
+
   test('that persists and fits is left alone but for the route', () => {
     const route: RouteInfo = { dst: '10.244.0.0/16', dev: 'flannel.1', protocol: '142', prefsrc: '10.244.1.0' }
     expect(planOverlayLink(OVERLAY, DONE, [route])).toEqual([ROUTE_COMMAND])

@@ -1,0 +1,56 @@
+// What a host without the vxlan module must be able to do, for the short and the whole suite.
+import { describe, expect, type TestContext, test } from 'vitest'
+import { isKernelAtLeast } from '../../dataplane/io/kernel-release.ts'
+import { expectIntact, foundFeatures, type GuestHost, OUTSIDE_OVERLAY, releaseOf } from './guest-without-vxlan.ts'
+import { guestObstacle, mustRunIn, type Place, runIn } from './uml-guest.ts'
+
+/** TUN_F_ bits: checksum, TSO for both families; USO for both. */
+const TSO = 0x07
+const USO = 0x60
+
+export function describeGuestWithoutVxlan(host: () => GuestHost | null, mebibytes: number): void {
+  describe('a host whose kernel has no vxlan', () => {
+    test('is what the guest is: the kernel refuses to make such a device', async (context) => {
+      const { guest } = bootedHost(host, context)
+      const device = ['link', 'add', 'vxlan0', 'type', 'vxlan', 'id', '1', 'dev', 'vec0', 'dstport', '4789']
+      const { exitCode, stderr } = await runIn(guest, ['ip', ...device])
+      expect(exitCode).not.toBe(0)
+      expect(stderr).toContain('Unknown device type')
+    })
+
+    test('gets the offloads that its kernel has, and no others', async (context) => {
+      const { guest, daemon } = bootedHost(host, context)
+      const release = await releaseOf(guest)
+      const { offloads, maxSegments, receivesMerged } = foundFeatures(daemon)
+      console.log(
+        `guest ${release}: offloads ${offloads}, ${maxSegments} segments a send, merged receive ${receivesMerged}`,
+      )
+      expect(offloads).toBe(isKernelAtLeast(release, [6, 2, 0]) ? TSO | USO : TSO)
+      expect(receivesMerged).toBe(true)
+    })
+
+    test('pings a kernel VTEP and is pinged by it', async (context) => {
+      const { guest, overlay } = bootedHost(host, context)
+      expect(await ping(guest, OUTSIDE_OVERLAY)).toContain(' 0% packet loss')
+      expect(await ping(guest.outside, overlay)).toContain(' 0% packet loss')
+    })
+
+    test(`sends ${mebibytes} MiB to a kernel VTEP and gets as many, with the right SHA-256`, async (context) => {
+      const { guest, overlay } = bootedHost(host, context)
+      const out = await expectIntact(guest, guest.outside, OUTSIDE_OVERLAY, mebibytes)
+      const back = await expectIntact(guest.outside, guest, overlay, mebibytes)
+      console.log(`guest: ${out.toFixed(1)} MiB/s out, ${back.toFixed(1)} MiB/s in`)
+    })
+  })
+}
+
+/** The host, or the end of the test with the reason why there is none. */
+export function bootedHost(host: () => GuestHost | null, context: TestContext): GuestHost {
+  const booted = host()
+  if (booted === null) return context.skip(guestObstacle() ?? 'the guest did not boot')
+  return booted
+}
+
+function ping(from: Place, address: string): Promise<string> {
+  return mustRunIn(from, ['ping', '-n', '-q', '-c', '5', '-i', '0.1', '-W', '2', address])
+}

@@ -61,7 +61,7 @@ function cut(
   } else {
     udp.setLength(view, ipBytes, piece.length - ipBytes)
   }
-  return withChecksums(piece, openPseudoHeader(packet, ipBytes, isTcp))
+  return checksummed(piece, openPseudoHeader(packet, ipBytes, isTcp))
 }
 
 /**
@@ -75,11 +75,13 @@ function openPseudoHeader(packet: Uint8Array, ipBytes: number, isTcp: boolean): 
   return stored + (~(packet.length - ipBytes) & 0xffff)
 }
 
-/**
- * The same packet with its IPv4 header (if it is one) and TCP or UDP checksum computed anew. `open` is the sum of a pseudo-header
- * without its length, where that is not to be made from the packet's addresses.
- */
-export function withChecksums(packet: Uint8Array, open: number | null = null): Uint8Array {
+/** The same packet with its IPv4 header (if it is one) and TCP or UDP checksum computed anew. */
+export function withChecksums(packet: Uint8Array): Uint8Array {
+  return checksummed(packet, null)
+}
+
+/** `open` is the sum of a pseudo-header without its length, where that is not to be made from the packet's addresses. */
+function checksummed(packet: Uint8Array, open: number | null): Uint8Array {
   const fixed = packet.slice()
   const view = viewOf(fixed)
   const { version, protocol, ipBytes } = transportOf(fixed)

@@ -8,8 +8,8 @@ import { kernelHasIpv6, writeSetting } from './sysctl.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
-/** Packets that may wait in the device for the engine. */
-const TX_QUEUE_PACKETS = 1000
+/** Packets that may wait in the device for the engine: a stall of some 10 ms must not cost a flood its packets. */
+const TX_QUEUE_PACKETS = 4000
 
 export interface OverlayLink {
   /** `flannel.<VNI>` */

@@ -25,7 +25,7 @@ const DONE: LinkInfo = {
   ...FRESH,
   flags: ['POINTOPOINT', 'NOARP', 'UP'],
   mtu: 1450,
-  txqlen: 1000,
+  txqlen: 4000,
   ifalias: 'flannelette',
   addr_info: [inet('10.244.1.0', 32)],
 }
@@ -34,7 +34,7 @@ describe('the overlay device', () => {
   test('gets alias, MTU, queue, one /32 address and one route for the whole network', () => {
     expect(planOverlayLink(OVERLAY, FRESH, [])).toEqual([
       'link set dev flannel.1 alias flannelette',
-      'link set dev flannel.1 mtu 1450 txqueuelen 1000',
+      'link set dev flannel.1 mtu 1450 txqueuelen 4000',
       'link set dev flannel.1 addrgenmode none',
       'link set dev flannel.1 up',
       'address add 10.244.1.0/32 dev flannel.1',

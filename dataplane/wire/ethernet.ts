@@ -79,11 +79,8 @@ export function writeHalves(
 
 /** Writes the whole header; MACs are unsigned 48-bit numbers. */
 export function write(view: DataView, at: number, destination: number, source: number, etherType: number): void {
-  view.setUint16(at + DESTINATION, Math.floor(destination / TWO_TO_32))
-  view.setUint32(at + DESTINATION + 2, destination >>> 0)
-  view.setUint16(at + SOURCE, Math.floor(source / TWO_TO_32))
-  view.setUint32(at + SOURCE + 2, source >>> 0)
-  view.setUint16(at + ETHERTYPE, etherType)
+  const high = (mac: number): number => Math.floor(mac / TWO_TO_32)
+  writeHalves(view, at, high(destination), destination >>> 0, high(source), source >>> 0, etherType)
 }
 
 export type EthernetHeader = FieldValues<typeof FIELDS>

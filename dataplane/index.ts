@@ -22,10 +22,11 @@ export {
   openOverlayDevice,
   openSendingSockets,
   openUnderlaySockets,
+  rawDriverFailure,
   readDeviceMtu,
   receiveDatagramsOneByOne,
   type TunFailure,
   type UdpGsoMode,
 } from './worker/descriptors.ts'
-export type { RecordedStep, WorkerDriver, WorkerReport } from './worker/messages.ts'
+export type { RawPorts, RecordedStep, WorkerDriver, WorkerReport } from './worker/messages.ts'
 export { WorkerGroup } from './worker/worker-group.ts'

@@ -23,6 +23,7 @@ export type ErrorCode =
   | 'device-foreign'
   | 'device-busy'
   | 'tun-unavailable'
+  | 'driver-unavailable'
   | 'not-permitted'
   | 'host-command'
   | 'interface-unsuitable'

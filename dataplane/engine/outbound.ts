@@ -14,9 +14,10 @@
 import type { DropReason } from '../drop-reason.ts'
 import type { Encapsulation } from '../encap/encapsulation.ts'
 import { type ForwardingTable, NO_ENTRY } from '../forwarding/forwarding-table.ts'
+import { EINPROGRESS } from '../io/errno.ts'
 import type { PacketDevice } from '../io/packet-device.ts'
 import { SendBatch } from '../io/send-batch.ts'
-import type { UnderlaySocket } from '../io/underlay-socket.ts'
+import type { Settled, UnderlaySocket } from '../io/underlay-socket.ts'
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
 import * as ipv4 from '../wire/ipv4.ts'
@@ -32,7 +33,7 @@ import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
 import { MAX_HEADER_BYTES, Segmenter } from './segment.ts'
 import { senderOf } from './sender-of.ts'
-import { countSent } from './sent-counts.ts'
+import { countSent, countSettled } from './sent-counts.ts'
 import type { EngineSettings } from './settings.ts'
 import { completeChecksum } from './transport-checksum.ts'
 
@@ -108,6 +109,7 @@ export class Outbound {
     this.#cursor = this.#half
     this.#table = table
     this.#own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
+    parts.socket.tellSettled?.((settled) => this.#settled(settled))
   }
 
   replaceTable(table: ForwardingTable): void {
@@ -332,6 +334,7 @@ export class Outbound {
   #send(): void {
     const batch = this.#batch
     if (batch.count === 0) return
+    batch.firstSerial = this.#messageSerial + 1
     this.#parts.socket.send(batch)
     countSent(this.#counters, batch, this.#encapBytes)
     if (this.#sink !== null) {
@@ -339,6 +342,13 @@ export class Outbound {
     }
     this.#messageSerial += batch.count
     batch.clear()
+  }
+
+  /** Step 7 for a message that was under way. */
+  #settled(settled: Settled): void {
+    countSettled(this.#counters, settled, this.#encapBytes)
+    const { serial, ...rest } = settled
+    this.#sink?.step({ kind: 'send', message: serial, packets: 1, segmentSize: 0, ...rest })
   }
 
   #drop(reason: DropReason, id: number, at: number, length: number): void {
@@ -363,6 +373,7 @@ export class Outbound {
 
   #traceSend(sink: StepSink, message: number): void {
     const batch = this.#batch
+    if (batch.errno[message] === EINPROGRESS) return
     sink.step({
       kind: 'send',
       message: this.#messageSerial + message + 1,

@@ -1,7 +1,8 @@
 // The last step outbound, in numbers: what became of each message of a batch. Read and passed (or dropped) change
 // together, so that the books balance between any two sends.
-import { reasonForSendErrno } from '../io/errno.ts'
+import { EINPROGRESS, reasonForSendErrno } from '../io/errno.ts'
 import type { SendBatch } from '../io/send-batch.ts'
+import type { Settled } from '../io/underlay-socket.ts'
 import { type Counters, cellOf } from './counters.ts'
 
 const READ_PACKETS = cellOf('outbound.packets.read')
@@ -17,11 +18,12 @@ const UDP_GSO_GIVEN_UP = cellOf('downgrade.udp-gso')
 export function countSent(counters: Counters, batch: SendBatch, encapBytes: number): void {
   counters.add(SEND_CALLS, 1)
   for (let message = 0; message < batch.count; message++) {
+    const errno = batch.errno[message]!
+    if (errno === EINPROGRESS) continue
     const packets = batch.packets[message]!
     const bytes = batch.bytes[message]! - packets * encapBytes
     counters.add(READ_PACKETS, packets)
     counters.add(READ_BYTES, bytes)
-    const errno = batch.errno[message]!
     if (errno === 0) {
       counters.add(PASSED_PACKETS, packets)
       counters.add(PASSED_BYTES, bytes)
@@ -35,6 +37,20 @@ export function countSent(counters: Counters, batch: SendBatch, encapBytes: numb
   counters.add(UDP_GSO_GIVEN_UP, batch.givenUp)
   batch.resent = 0
   batch.givenUp = 0
+}
+
+/** Counts a message of one packet that was under way when its batch was counted. */
+export function countSettled(counters: Counters, settled: Settled, encapBytes: number): void {
+  const bytes = settled.bytes - encapBytes
+  counters.add(READ_PACKETS, 1)
+  counters.add(READ_BYTES, bytes)
+  if (settled.errno !== 0) {
+    counters.drop('outbound', reasonForSendErrno(settled.errno), 1, bytes)
+    return
+  }
+  counters.add(PASSED_PACKETS, 1)
+  counters.add(PASSED_BYTES, bytes)
+  counters.add(MESSAGES_SENT, 1)
 }
 
 /** A message that failed, or of which some frames failed when they were sent one by one. */

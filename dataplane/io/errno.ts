@@ -18,6 +18,7 @@ export const ENETUNREACH = 101
 export const ENOBUFS = 105
 export const ECONNREFUSED = 111
 export const EHOSTUNREACH = 113
+export const EINPROGRESS = 115
 
 const SEND_REASONS = new Map<number, DropReason>([
   [EAGAIN, 'tx-queue-full'],

@@ -42,11 +42,26 @@ export class SendBatch {
   resent = 0
   /** 1 when the socket has given up segmented sends since the engine counted last. */
   givenUp = 0
+  /** Number of the first message, for sockets that tell later what became of it. Written by the engine. */
+  firstSerial = 0
   count = 0
 
   readonly #memory: PacketMemory
   readonly #maxSegments: number
   #iovecsUsed = 0
+  /** Copies the bytes of a message, piece by piece, to `target` from `at` on: for sockets that cannot gather. */
+  copy(message: number, target: Uint8Array, at: number): void {
+    const memory = this.#memory
+    const first = this.firstIovec[message]!
+    let to = at
+    for (let index = first; index < first + this.iovecCount[message]!; index++) {
+      const from = memory.iovecAt(this.iovecs, index)
+      const length = memory.iovecLength(this.iovecs, index)
+      target.set(memory.bytes.subarray(from, from + length), to)
+      to += length
+    }
+  }
+
   /** Whether the last message may still grow: false once its short last frame is in, or when it must stay alone. */
   #open = false
 

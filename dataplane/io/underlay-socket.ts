@@ -2,6 +2,17 @@
 import type { ReceiveSlots } from './receive-slots.ts'
 import type { SendBatch } from './send-batch.ts'
 
+/** What became of a message that was under way when its send returned. */
+export interface Settled {
+  /** Number of the message: `batch.firstSerial` and its place in the batch. */
+  readonly serial: number
+  readonly address: number
+  readonly port: number
+  readonly bytes: number
+  /** 0 when it was sent. */
+  readonly errno: number
+}
+
 export interface UnderlaySocket {
   /** Segments that one send may carry (UDP_SEGMENT); 1 when the kernel cannot cut datagrams for us. */
   readonly maxSegments: number
@@ -17,4 +28,9 @@ export interface UnderlaySocket {
    * bounded time (at most 10 ms) for room. The bytes are the caller's again when the call returns.
    */
   send(batch: SendBatch): void
+  /**
+   * Present where the fate of a message is known only after the send has returned: its errno is EINPROGRESS then, and
+   * `listener` is told of each one later, once.
+   */
+  tellSettled?(listener: (settled: Settled) => void): void
 }

@@ -40,6 +40,11 @@ export function getPorts(view: DataView, at: number): number {
   return view.getUint32(at + SOURCE_PORT)
 }
 
+export function setPorts(view: DataView, at: number, source: number, destination: number): void {
+  view.setUint16(at + SOURCE_PORT, source)
+  view.setUint16(at + DESTINATION_PORT, destination)
+}
+
 export function getSourcePort(view: DataView, at: number): number {
   return view.getUint16(at + SOURCE_PORT)
 }

@@ -5,7 +5,8 @@ import type { EngineSettings } from '../engine/settings.ts'
 import { encodeForwardingTable } from '../forwarding/forwarding-table.ts'
 import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
-import type { RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
+import type { RawPorts, RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
+import { type StartRunning, startOf } from './running.ts'
 import { WorkerLife } from './worker-life.ts'
 
 const RESTARTS = cellOf('worker.restarts')
@@ -17,6 +18,9 @@ export interface DataplaneWorkerOptions {
   readonly socketFd: number
   /** Sockets that only send; see openSendingSockets. With none, all is sent from the service port. */
   readonly senderFds?: readonly number[]
+  /** Needed by the raw driver alone, as are its source ports. */
+  readonly underlayAddress?: number
+  readonly rawPorts?: RawPorts
   readonly maxSegments: number
   readonly encapsulation: 'vxlan' | 'udp'
   readonly vni: number
@@ -42,12 +46,13 @@ export class DataplaneWorker {
   /** The bell's descriptor is closed, and its number may be somebody else's by now: nothing is said any more. */
   #ended = false
 
-  private constructor(options: DataplaneWorkerOptions, bell: Doorbell) {
+  private constructor(options: DataplaneWorkerOptions, bell: Doorbell, run: StartRunning) {
     this.#options = options
     this.#bell = bell
     this.#tunFd = options.tunFd
     this.counters = new Counters()
     this.#life = new WorkerLife({
+      run,
       setup: () => this.#setup(),
       onStart: () => this.#brief(),
       onReport: (report) => this.#hear(report),
@@ -61,7 +66,8 @@ export class DataplaneWorker {
 
   /** Starts a worker. It forwards nothing until its first table. */
   static async start(options: DataplaneWorkerOptions): Promise<DataplaneWorker> {
-    return new DataplaneWorker(options, await makeDoorbell())
+    const run = await startOf(options.driver ?? 'offload')
+    return new DataplaneWorker(options, await makeDoorbell(), run)
   }
 
   /** Generation of the table handed over last, 0 for none. */
@@ -110,6 +116,8 @@ export class DataplaneWorker {
       driver = 'offload',
       socketFd,
       senderFds = [],
+      underlayAddress = 0,
+      rawPorts = { firstPort: 0, ports: 1 },
       maxSegments,
       encapsulation,
       vni,
@@ -117,7 +125,7 @@ export class DataplaneWorker {
       settings,
     } = this.#options
     return {
-      ...{ driver, socketFd, senderFds, maxSegments, encapsulation, vni, mac, settings },
+      ...{ driver, socketFd, senderFds, underlayAddress, rawPorts, maxSegments, encapsulation, vni, mac, settings },
       tunFd: this.#tunFd,
       wakeFd: this.#bell.fd,
       counters: this.counters.buffer,

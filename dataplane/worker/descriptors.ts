@@ -5,6 +5,7 @@ import type { Feature } from '../io/feature.ts'
 import type { OpenTun, TunFailure, TunOptions } from '../io/linux/tun.ts'
 import type { UdpGsoMode } from '../io/linux/udp-features.ts'
 import type { OpenUdpSocket, UdpFailure } from '../io/linux/udp-socket.ts'
+import type { RawFailure } from '../io/raw/raw-package.ts'
 
 export type { OpenTun, OpenUdpSocket, TunFailure, UdpFailure, UdpGsoMode }
 
@@ -64,6 +65,12 @@ export async function chooseUnderlayFeatures(
 export async function receiveDatagramsOneByOne(fd: number): Promise<void> {
   const { receiveOneByOne } = await import('../io/linux/udp-socket.ts')
   receiveOneByOne(fd)
+}
+
+/** Why the raw driver cannot work here, `null` when it can; see io/raw/raw-package.ts. */
+export async function rawDriverFailure(): Promise<RawFailure | null> {
+  const { rawFailure } = await import('../io/raw/raw-package.ts')
+  return rawFailure()
 }
 
 export async function closeDescriptor(fd: number): Promise<void> {

@@ -5,8 +5,17 @@ import type { Offender } from '../engine/offenders.ts'
 import type { EngineSettings } from '../engine/settings.ts'
 import type { Step } from '../step.ts'
 
-/** `plain`: a TUN without virtio-net headers, and one packet a system call in every direction. */
-export type WorkerDriver = 'offload' | 'plain'
+/**
+ * `plain`: a TUN without virtio-net headers, and one packet a system call in every direction. `dgram`: Node's own sockets,
+ * see io/node/dgram-socket.ts. `raw`: outer headers of our own, see io/raw/raw-socket.ts.
+ */
+export type WorkerDriver = 'offload' | 'plain' | 'dgram' | 'raw'
+
+/** So many source ports from the first one on. */
+export interface RawPorts {
+  readonly firstPort: number
+  readonly ports: number
+}
 
 /** Everything a worker needs from its first moment on. */
 export interface WorkerSetup {
@@ -15,6 +24,9 @@ export interface WorkerSetup {
   readonly socketFd: number
   /** Sockets that only send, one for each source port; with none, all is sent from the service port. */
   readonly senderFds: readonly number[]
+  /** Own underlay address, unsigned 32-bit, and the ports of flows: what the raw driver writes into its headers. */
+  readonly underlayAddress: number
+  readonly rawPorts: RawPorts
   /** eventfd that is written to after each command. */
   readonly wakeFd: number
   readonly maxSegments: number

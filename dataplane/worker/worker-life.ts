@@ -1,8 +1,7 @@
-// A worker thread that is kept alive: one that dies of an error is started again, at once the first time, later and
-// later while it goes on dying. Descriptors, counters and bell are the process's and outlive the thread.
-import { extname } from 'node:path'
-import { Worker } from 'node:worker_threads'
+// A worker that is kept alive: one that dies of an error is started again, at once the first time, later and later while
+// it goes on dying. Descriptors, counters and bell are the process's and outlive the worker.
 import type { WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
+import { type Running, type StartRunning, startThread } from './running.ts'
 
 /** A thread that lived so long, in milliseconds, has recovered: its next death is the first again. */
 const RECOVERED_MS = 10_000
@@ -15,6 +14,8 @@ const STOP_PATIENCE_MS = 1200
 const TERMINATE_PATIENCE_MS = 200
 
 export interface WorkerLifeOptions {
+  /** Where it runs: in a thread unless told otherwise. */
+  readonly run?: StartRunning
   /** What a thread starts with; asked for each start anew. */
   setup(): WorkerSetup
   /** A thread was started, the first or a later one: time to say what it must know. */
@@ -26,7 +27,7 @@ export interface WorkerLifeOptions {
 
 export class WorkerLife {
   readonly #options: WorkerLifeOptions
-  #worker: Worker | null = null
+  #worker: Running | null = null
   #timer: NodeJS.Timeout | null = null
   #startedMs = 0
   #deathsInARow = 0
@@ -41,21 +42,13 @@ export class WorkerLife {
   start(): void {
     this.#timer = null
     this.#startedMs = performance.now()
-    // `.ts` when run from source, `.js` when built.
-    const script = new URL(`./worker-main${extname(import.meta.url)}`, import.meta.url)
-    const worker = new Worker(script, { workerData: this.#options.setup() })
-    this.#worker = worker
-    let cause: Error | null = null
-    worker.on('message', (report: WorkerReport) => this.#options.onReport(report))
-    worker.on('error', (error) => {
-      cause = error as Error
-    })
-    worker.once('exit', (code) => this.#exited(cause ?? new Error(`the thread ended with code ${code}`)))
-    this.#options.onStart()
+    const { run = startThread, setup, onReport, onStart } = this.#options
+    this.#worker = run(setup(), { onReport, onEnd: (cause) => this.#exited(cause) })
+    onStart()
   }
 
   say(command: WorkerCommand): void {
-    this.#worker?.postMessage(command)
+    this.#worker?.say(command)
   }
 
   /** Ends the thread; `ask` tells it to. Resolves when it is gone, after 1.4 s at most, also when it died before. */
@@ -75,7 +68,7 @@ export class WorkerLife {
     })
     ask()
     if (await within(gone, STOP_PATIENCE_MS)) return
-    worker.terminate().catch(() => {})
+    worker.terminate()
     await within(gone, TERMINATE_PATIENCE_MS)
   }
 

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { DRIVERS } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { inNamespace } from '../host/command.ts'
 import { describeFault, type Fault, parsePercent } from '../lab/faults.ts'
@@ -75,6 +76,7 @@ interface UpFlags extends CommonFlags {
   readonly underlay: UnderlayKind
   readonly direct?: boolean
   readonly udpChecksum: 'on' | 'off'
+  readonly driver?: string
   readonly daemonArg: readonly string[]
 }
 
@@ -98,6 +100,7 @@ function upCommand(): Command {
     .addOption(
       new Option('--udp-checksum <mode>', 'outer UDP checksums of kernel hosts').choices(['on', 'off']).default('on'),
     )
+    .addOption(new Option('--driver <kind>', 'driver of the userspace hosts').choices(DRIVERS))
     .option('--daemon-arg <word>', 'one more word for the command line of each daemon (repeatable)', collect, [])
     .action(async (flags: UpFlags) => {
       const signal = interruption()
@@ -117,7 +120,7 @@ function labOptions(flags: UpFlags): LabOptions {
     ...{ name, hosts, pods, kernel, backend, underlay },
     direct: flags.direct === true,
     udpChecksum: flags.udpChecksum === 'on',
-    daemonArguments: flags.daemonArg,
+    daemonArguments: [...(flags.driver === undefined ? [] : ['--driver', flags.driver]), ...flags.daemonArg],
   }
 }
 

@@ -2,11 +2,13 @@
 import { Command, Option } from 'commander'
 import {
   collectSourceAllow,
+  DRIVERS,
   parsePublicIp,
   parseRenewMargin,
   parseSourcePorts,
   parseWorkers,
   type RunOptions,
+  refuseWorkersOf,
 } from '../config/options.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
@@ -65,7 +67,7 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     )
     .option('--subnet-lease-renew-margin <minutes>', 'renew so long before expiry (1-1439)', parseRenewMargin, 60)
     .addOption(choice('--dataplane <kind>', 'who moves packets', ['userspace', 'kernel']))
-    .addOption(choice('--driver <kind>', 'how the userspace dataplane moves them', ['offload', 'plain']))
+    .addOption(choice('--driver <kind>', 'how the userspace dataplane moves them', DRIVERS))
     .addOption(choice('--udp-gso <mode>', 'trains of datagrams sent as one', ['auto', 'on', 'off']))
     .addOption(choice('--tun-offload <mode>', 'super-packets and open checksums on the device', ['on', 'off']))
     .addOption(choice('--source-check <mode>', 'whom to accept packets from', ['strict', 'peer', 'off']))
@@ -105,6 +107,7 @@ function toOptions(flags: Flags): RunOptions {
       remedy: 'say where leases live: --store file:DIRECTORY',
     })
   }
+  refuseWorkersOf(flags.driver, flags.workers)
   return {
     store: flags.store,
     ...(flags.iface === undefined ? {} : { iface: flags.iface }),

@@ -14,6 +14,9 @@ import type { LogFormat } from '../log.ts'
 
 export type DataplaneKind = 'userspace' | 'kernel'
 
+/** What may move packets of the userspace dataplane; the first one is the default. */
+export const DRIVERS: [WorkerDriver, ...WorkerDriver[]] = ['offload', 'plain', 'dgram', 'raw']
+
 export interface RunOptions {
   /** `file:DIR` */
   readonly store: string
@@ -65,6 +68,14 @@ export function parseWorkers(text: string): number {
 /** `--source-ports`. @throws FlanneletteError `usage` */
 export function parseSourcePorts(text: string): number {
   return parseWithin('--source-ports', text, 256, 'a number')
+}
+
+/** Whether a driver can be shared by so many workers. @throws FlanneletteError `usage` */
+export function refuseWorkersOf(driver: WorkerDriver, workers: number): void {
+  if (workers === 1 || driver === 'offload' || driver === 'plain') return
+  throw new FlanneletteError('usage', `--driver ${driver} has one worker, not ${workers}`, {
+    remedy: 'leave --workers out, or use --driver offload',
+  })
 }
 
 /** A whole number from 1 to `most`; `what` is what to give in place of another. */

@@ -1,5 +1,5 @@
 // What the daemon asks of whatever moves its packets: our userspace engine, or the kernel's VTEP.
-import type { Feature, Ipv4Prefix, Offender } from '../../dataplane/index.ts'
+import type { Feature, Ipv4Prefix, Offender, WorkerDriver } from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** What is known of this node before it has a lease. Addresses are unsigned 32-bit numbers. */
@@ -33,14 +33,14 @@ export interface Dataplane {
   /** By what the underlay can tell flows apart: `none`, `16 source ports`, … */
   readonly entropy: string
   /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`. */
-  readonly driver: 'offload' | 'plain' | 'kernel'
+  readonly driver: WorkerDriver | 'kernel'
   /** What the kernel takes off the driver's hands, and why it does or does not; empty until started. */
   features(): readonly Feature[]
   /**
    * Proves as far as possible that `start` will work, before a lease is taken: who cannot start must not disturb the
    * node that runs here already. Changes nothing on the host that outlives the process; what it opened `start` uses and
    * `stop` closes. @throws FlanneletteError port-busy, device-foreign, device-busy, network-overlap, tun-unavailable,
-   * not-permitted
+   * driver-unavailable, not-permitted
    */
   prepare(outline: VtepOutline): Promise<void>
   /** Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command` */

@@ -1,12 +1,20 @@
-// What a driver asks of the kernel besides what its descriptors say: joined packets towards the TUN.
-import { type Feature, type FeatureName, isKernelAtLeast, lost, unwanted, works } from '../../dataplane/index.ts'
+// What a driver asks of the kernel besides what its descriptors say, and what it does without.
+import {
+  type Feature,
+  type FeatureName,
+  isKernelAtLeast,
+  lost,
+  unwanted,
+  type WorkerDriver,
+  works,
+} from '../../dataplane/index.ts'
 
 /** Older kernels lose merged UDP that reaches a kernel tunnel of a pod (fixed in 6.8.5). */
 const MERGES_UDP_FROM = [6, 8, 5] as const
 const JOINED: readonly FeatureName[] = ['tun-gso-tcp4', 'tun-gso-tcp6', 'tun-gso-udp', 'tun-short-tail']
 
 export interface DriverWishes {
-  readonly driver: 'offload' | 'plain'
+  readonly driver: WorkerDriver
   readonly tunOffload: boolean
 }
 
@@ -21,7 +29,17 @@ export function joiningFeatures(wishes: DriverWishes, kernelRelease: string): Fe
   })
 }
 
-/** What there is to say of the socket of the plain driver. */
-export function plainSocketFeatures(): Feature[] {
-  return [unwanted('udp-gso', 'one packet a call'), unwanted('udp-gro', 'one packet a call')]
+/** Whether a driver's socket can take trains of datagrams that the kernel has merged. */
+export function receivesTrains(driver: WorkerDriver): boolean {
+  return driver === 'offload' || driver === 'raw'
+}
+
+/** What there is to say of the socket of a driver that never sends trains. */
+export function socketFeatures(driver: Exclude<WorkerDriver, 'offload'>, receivesMerged: boolean): Feature[] {
+  if (driver !== 'raw') {
+    const why = driver === 'plain' ? 'one packet a call' : "Node's sockets take one datagram a call"
+    return [unwanted('udp-gso', why), unwanted('udp-gro', why)]
+  }
+  const merged = receivesMerged ? works('udp-gro', 'granted by the kernel') : lost('udp-gro', 'refused by the kernel')
+  return [unwanted('udp-gso', 'outer headers are our own, one packet a call'), merged]
 }

@@ -7,8 +7,12 @@ import {
   type OpenUdpSocket,
   openSendingSockets,
   openUnderlaySockets,
+  type RawPorts,
+  rawDriverFailure,
+  type WorkerDriver,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
+import { localPortRange } from '../host/port-range.ts'
 import type { Log } from '../log.ts'
 import type { VtepOutline } from './dataplane.ts'
 
@@ -17,32 +21,39 @@ export interface UnderlaySockets {
   readonly receiving: readonly OpenUdpSocket[]
   /** One for each source port; empty when all is sent from the service port. */
   readonly sendingFds: readonly number[]
+  /** The ports that the raw driver writes into its headers. */
+  readonly rawPorts: RawPorts
   /** Source ports that were asked for and could not be had. */
   readonly missingPorts: number
 }
 
 export interface UnderlaySocketsWanted {
+  readonly driver: WorkerDriver
   readonly workers: number
   /** Source ports; 1 is the service port alone. */
   readonly sourcePorts: number
 }
 
-/** Opens all of them, or none. @throws FlanneletteError port-busy, interface-unsuitable, not-permitted */
+/** Opens all of them, or none. @throws FlanneletteError port-busy, interface-unsuitable, driver-unavailable, not-permitted */
 export async function openSockets(
   local: VtepOutline,
   wanted: UnderlaySocketsWanted,
   log: Log,
 ): Promise<UnderlaySockets> {
   const { underlayAddress, port } = local
+  if (wanted.driver === 'raw') await refuseWithoutRawSocket()
   const receiving = await openUnderlaySockets(underlayAddress, port, wanted.workers)
   if ('step' in receiving) throw socketError(underlayAddress, port, receiving.errno)
-  if (wanted.sourcePorts <= 1) return { receiving, sendingFds: [], missingPorts: 0 }
+  const rawPorts = { firstPort: port, ports: 1 }
+  if (wanted.sourcePorts <= 1) return { receiving, sendingFds: [], rawPorts, missingPorts: 0 }
+  // Headers of our own need no socket for each port: any of the kernel's range, as its own VTEP has it.
+  if (wanted.driver === 'raw') return { receiving, sendingFds: [], rawPorts: localPortRange(), missingPorts: 0 }
   const sendingFds = await openSendingSockets(underlayAddress, wanted.sourcePorts)
   if (sendingFds.length < wanted.sourcePorts) {
     const got = `${sendingFds.length} of ${wanted.sourcePorts} source ports could be opened`
     log.warn('source-ports-reduced', `${got}: flows spread less over links and cores of the underlay`)
   }
-  return { receiving, sendingFds, missingPorts: wanted.sourcePorts - sendingFds.length }
+  return { receiving, sendingFds, rawPorts, missingPorts: wanted.sourcePorts - sendingFds.length }
 }
 
 export async function closeSockets({ receiving, sendingFds }: UnderlaySockets): Promise<void> {
@@ -51,8 +62,24 @@ export async function closeSockets({ receiving, sendingFds }: UnderlaySockets): 
 }
 
 /** How flows are told apart from outside, in words for the status. */
-export function entropyOf({ sendingFds }: UnderlaySockets): string {
+export function entropyOf({ sendingFds, rawPorts }: UnderlaySockets): string {
+  if (rawPorts.ports > 1) return 'local port range'
   return sendingFds.length < 2 ? 'none' : `${sendingFds.length} source ports`
+}
+
+/** The package is optional: somebody who asks for the driver is told what is lacking. */
+async function refuseWithoutRawSocket(): Promise<void> {
+  const failure = await rawDriverFailure()
+  if (failure === null) return
+  if (failure.kind === 'missing') {
+    const message = `--driver raw needs the npm package raw-socket, which cannot be loaded (${failure.why})`
+    throw new FlanneletteError('driver-unavailable', message, {
+      remedy: 'install it beside flannelette with "npm install raw-socket" (needs python3, make and g++)',
+    })
+  }
+  throw new FlanneletteError('not-permitted', `a raw socket cannot be opened: ${failure.why}`, {
+    remedy: 'run as root or with CAP_NET_RAW, or use another --driver',
+  })
 }
 
 function socketError(underlayAddress: number, port: number, failure: number): FlanneletteError {

@@ -24,7 +24,7 @@ import { removeOverlayLink } from '../host/overlay-link.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
-import { joiningFeatures, plainSocketFeatures } from './driver-features.ts'
+import { joiningFeatures, receivesTrains, socketFeatures } from './driver-features.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 import { carriesAddress, closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
@@ -95,6 +95,8 @@ export class UserspaceDataplane implements Dataplane {
       driver: this.driver,
       queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, socketFd: sockets.receiving[index]!.fd })),
       senderFds: sockets.sendingFds,
+      underlayAddress: local.underlayAddress,
+      rawPorts: sockets.rawPorts,
       maxSegments,
       encapsulation: local.encapsulation,
       vni: local.vni,
@@ -128,9 +130,9 @@ export class UserspaceDataplane implements Dataplane {
     const { driver, udpGso } = this.#options
     const joining = joiningFeatures(this.#options, release())
     const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
-    if (driver === 'plain') {
-      for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
-      this.#report.begin([...tun.features, ...joining, ...plainSocketFeatures()])
+    if (driver !== 'offload') {
+      if (!receivesTrains(driver)) for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
+      this.#report.begin([...tun.features, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)])
       return { maxSegments: 1, joins }
     }
     const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, receiving[0]!, udpGso)

@@ -5,7 +5,17 @@ import koffi from 'koffi'
 
 const library = koffi.load('libc.so.6')
 
-type Call = (...args: readonly (number | string | Uint8Array)[]) => number
+const F_DUPFD_CLOEXEC = 1030
+const SOL_SOCKET = 1
+const SO_MEMINFO = 55
+/** Nine 32-bit words, the last of them SK_MEMINFO_DROPS (linux/sock_diag.h). */
+const MEMINFO_BYTES = 36
+const MEMINFO_DROPS = 32
+
+interface Call {
+  (...args: readonly (number | string | Uint8Array)[]): number
+  async(...args: readonly (number | (() => void))[]): void
+}
 const declare = (prototype: string): Call => library.func(prototype) as unknown as Call
 
 const calls = {
@@ -16,6 +26,7 @@ const calls = {
   read: declare('long read(int, uintptr_t, size_t)'),
   writev: declare('long writev(int, uintptr_t, int)'),
   eventfd: declare('int eventfd(unsigned int, int)'),
+  fcntl: declare('int fcntl(int, int, int)'),
   eventfdWrite: declare('int eventfd_write(int, uint64_t)'),
   poll: declare('int poll(uintptr_t, unsigned long, int)'),
   socket: declare('int socket(int, int, int)'),
@@ -74,6 +85,16 @@ export function poll(fds: number, count: number, timeoutMs: number): number {
   return orErrno(calls.poll(fds, count, timeoutMs))
 }
 
+/** {@link poll} on a thread of libuv's pool, while the event loop goes on; `done` is called on it, whatever came of the call. */
+export function pollAside(fds: number, count: number, timeoutMs: number, done: () => void): void {
+  calls.poll.async(fds, count, timeoutMs, done)
+}
+
+/** Another descriptor of the same open file, closed on exec. */
+export function duplicate(fd: number): number {
+  return orErrno(calls.fcntl(fd, F_DUPFD_CLOEXEC, 0))
+}
+
 export function socket(domain: number, type: number, protocol: number): number {
   return orErrno(calls.socket(domain, type, protocol))
 }
@@ -101,6 +122,14 @@ export function getsockopt(fd: number, level: number, name: number): number {
   const length = new Uint8Array(Int32Array.of(value.length).buffer)
   const result = orErrno(calls.getsockopt(fd, level, name, value, length))
   return result < 0 ? result : new DataView(value.buffer).getInt32(0, true)
+}
+
+/** Datagrams that a socket's full queue has lost since it was opened (socket(7), SO_MEMINFO), or -errno. */
+export function socketDrops(fd: number): number {
+  const words = new Uint8Array(MEMINFO_BYTES)
+  const length = new Uint8Array(Int32Array.of(words.length).buffer)
+  const result = orErrno(calls.getsockopt(fd, SOL_SOCKET, SO_MEMINFO, words, length))
+  return result < 0 ? result : new DataView(words.buffer).getUint32(MEMINFO_DROPS, true)
 }
 
 /** `messages` is the address of an array of `struct mmsghdr`. Returns how many were sent. */

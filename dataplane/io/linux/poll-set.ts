@@ -38,6 +38,11 @@ export class PollSet {
     return libc.poll(this.#address, this.#count, timeoutMs)
   }
 
+  /** As {@link wait}, but the thread's event loop goes on meanwhile; `done` is called when it is over. */
+  waitAside(timeoutMs: number, done: () => void): void {
+    libc.pollAside(this.#address, this.#count, timeoutMs, done)
+  }
+
   /** Events of descriptor `index` after {@link wait}: POLLIN, POLLERR, … */
   ready(index: number): number {
     return this.#view.getUint16(this.#at + index * POLLFD_BYTES + REVENTS, true)

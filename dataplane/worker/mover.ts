@@ -1,0 +1,171 @@
+// What moves packets, turn by turn, wherever it runs: engine and driver put together, obeying commands, reporting what is
+// unwell. Never touches a store, a logger or a timer. A thread runs it between two sleeps (worker-main.ts), the dgram and raw
+// drivers between other events of a loop (event-loop-turns.ts).
+import { UdpEncapsulation } from '../encap/udp.ts'
+import { VxlanEncapsulation } from '../encap/vxlan.ts'
+import { Counters } from '../engine/counters.ts'
+import { ENGINE_MEMORY_BYTES, Engine } from '../engine/engine.ts'
+import * as libc from '../io/linux/libc.ts'
+import { PollSet } from '../io/linux/poll-set.ts'
+import { PacketMemory } from '../memory/packet-memory.ts'
+import { type DriverEvents, type OpenDriver, openDriver } from './driver.ts'
+import type { WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
+import { StepRecorder } from './step-recorder.ts'
+
+/** How long a failed socket is not looked at, milliseconds. */
+const SOCKET_REST_MS = 1000
+/** Shortest time between two reports of offenders, milliseconds. */
+const OFFENDERS_MS = 1000
+const EVENTFD_BYTES = 8
+const TUN = 0
+const SOCKET = 1
+const WAKE = 2
+
+export interface MoverContact extends DriverEvents {
+  /** The next command, or `undefined` when all were heard. */
+  hear(): WorkerCommand | undefined
+  report(what: WorkerReport): void
+}
+
+export class Mover {
+  /** What to wait for before the next {@link turn}. */
+  readonly waits: PollSet
+  readonly driver: OpenDriver
+  readonly #setup: WorkerSetup
+  readonly #contact: MoverContact
+  readonly #memory = new PacketMemory(ENGINE_MEMORY_BYTES, libc.addressOf)
+  readonly #engine: Engine
+  readonly #wakeBytes: number
+  /** -1 while it is unwell. */
+  #tunFd: number
+  #recorder: StepRecorder | null = null
+  #socketRestsUntilMs = 0
+  #offendersDueMs = 0
+
+  /** @throws Error when the driver cannot be opened */
+  constructor(setup: WorkerSetup, contact: MoverContact) {
+    const memory = this.#memory
+    this.#setup = setup
+    this.#contact = contact
+    this.#tunFd = setup.tunFd
+    this.driver = openDriver(memory, setup, contact)
+    this.waits = new PollSet(memory, [setup.tunFd, this.driver.receiveFd, setup.wakeFd])
+    this.#wakeBytes = memory.reserve(EVENTFD_BYTES)
+    this.#engine = new Engine({
+      memory,
+      device: this.driver.device,
+      socket: this.driver.socket,
+      encapsulation:
+        setup.encapsulation === 'vxlan'
+          ? new VxlanEncapsulation({ vni: setup.vni, mac: setup.mac })
+          : new UdpEncapsulation(),
+      counters: new Counters(setup.counters),
+      settings: setup.settings,
+      nowMs: () => performance.now(),
+    })
+  }
+
+  /** Does what the last wait found to be done; false when it is time to go. */
+  turn(): boolean {
+    const going = this.waits.ready(WAKE) === 0 || this.#obey()
+    this.#move()
+    this.#tell()
+    return going
+  }
+
+  /** One turn of the inbound direction alone, for a socket that tells by itself. */
+  receive(): void {
+    this.#inbound()
+    this.#tell()
+  }
+
+  /** Leaves the device out of the next wait while the driver is full, so that waiting is not spinning. */
+  holdBack(): void {
+    this.waits.setDescriptor(TUN, this.driver.isFull() ? -1 : this.#tunFd)
+  }
+
+  close(): void {
+    this.driver.close()
+  }
+
+  /** Obeys everything that was said; false when it is time to go. */
+  #obey(): boolean {
+    libc.read(this.#setup.wakeFd, this.#memory.addressAt(this.#wakeBytes), EVENTFD_BYTES)
+    for (;;) {
+      const command = this.#contact.hear()
+      if (command === undefined) return true
+      if (command.type === 'stop') return false
+      if (command.type === 'trace') this.#trace(command.steps)
+      if (command.type === 'device') {
+        this.#tunFd = command.fd
+        this.driver.tun.replaceDescriptor(command.fd)
+        this.waits.setDescriptor(TUN, command.fd)
+      }
+      if (command.type === 'table') {
+        this.#engine.replaceTable(command.table)
+        this.#contact.report({ type: 'table', generation: this.#engine.table.generation })
+      }
+    }
+  }
+
+  /** One turn of both directions. A TUN that is unwell is reported once and not looked at until it is replaced. */
+  #move(): void {
+    const { waits } = this
+    if (this.#socketRestsUntilMs > 0 && performance.now() >= this.#socketRestsUntilMs) {
+      this.#socketRestsUntilMs = 0
+      waits.setDescriptor(SOCKET, this.driver.receiveFd)
+    }
+    if (waits.ready(SOCKET) !== 0) this.#inbound()
+    if (waits.ready(TUN) === 0) return
+    const result = this.#engine.outbound()
+    if (result >= 0) return
+    this.#tunFd = -1
+    waits.setDescriptor(TUN, -1)
+    this.#contact.report({ type: 'device-failed', errno: -result })
+  }
+
+  #inbound(): void {
+    const result = this.#engine.inbound()
+    if (result < 0) this.#restSocket(-result)
+  }
+
+  /** A socket that failed is left alone, or at least not spoken of, for a while: one that fails for good costs nothing. */
+  #restSocket(errno: number): void {
+    if (this.#socketRestsUntilMs > 0) return
+    this.waits.setDescriptor(SOCKET, -1)
+    this.#socketRestsUntilMs = performance.now() + SOCKET_REST_MS
+    this.#contact.report({ type: 'socket-failed', errno })
+  }
+
+  #trace(steps: number): void {
+    this.#sendSteps()
+    this.#recorder = steps > 0 ? new StepRecorder(this.#memory, steps, process.hrtime.bigint) : null
+    this.#engine.setSink(this.#recorder)
+  }
+
+  #tell(): void {
+    this.#sendSteps()
+    this.#reportOffenders()
+  }
+
+  /** Passes on what was recorded in this turn, and stops looking when enough was seen. */
+  #sendSteps(): void {
+    const recorder = this.#recorder
+    if (recorder === null) return
+    const steps = recorder.take()
+    if (steps.length > 0) this.#contact.report({ type: 'steps', steps })
+    if (!recorder.isFull) return
+    this.#recorder = null
+    this.#engine.setSink(null)
+  }
+
+  /** Passes on who was refused, if anybody was and the last report is a while ago. */
+  #reportOffenders(): void {
+    const { offenders } = this.#engine
+    if (offenders.isEmpty) return
+    const nowMs = performance.now()
+    if (nowMs < this.#offendersDueMs) return
+    this.#offendersDueMs = nowMs + OFFENDERS_MS
+    this.#contact.report({ type: 'offenders', offenders: offenders.take(Date.now()) })
+  }
+}

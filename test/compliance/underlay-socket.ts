@@ -23,6 +23,15 @@ export interface SocketHarness {
   readonly merges: boolean
   /** Whether a call receives one datagram, not as many as there are slots. */
   readonly oneByOne?: boolean
+  /** Whether congestion marks cross; where they do not, all of them are 0. They do unless this says no. */
+  readonly marks?: boolean
+  /** For sockets on an event loop, which know nothing before it has turned. */
+  readonly later?: {
+    /** Waits until the fate of every message of the batch is known, and notes it there. */
+    settle(batch: SendBatch): Promise<void>
+    /** Waits until so many datagrams can be received from the far socket. */
+    arrive(count: number): Promise<void>
+  }
   /** Puts one datagram, which may be empty, into the far socket's queue. */
   deliver(datagram: Uint8Array): void
 }
@@ -78,6 +87,19 @@ export class Exchange {
     return [...this.batch.errno.subarray(0, this.batch.count)]
   }
 
+  /** As {@link send}, for every kind of socket: waits for what is known later. */
+  async sent(...frames: Frame[]): Promise<number[]> {
+    this.send(...frames)
+    await this.harness.later?.settle(this.batch)
+    return [...this.batch.errno.subarray(0, this.batch.count)]
+  }
+
+  /** As {@link receive}, for every kind of socket: waits for `count` datagrams where they come later. */
+  async arrived(count: number): Promise<Arrived[]> {
+    await this.harness.later?.arrive(count)
+    return this.receive()
+  }
+
   /** Everything that the far socket has, trains cut. */
   receive(): Arrived[] {
     const all: Arrived[] = []
@@ -126,42 +148,44 @@ function datagramRules(exchange: () => Exchange): void {
     expect(exchange().harness.far.receive(exchange().slots)).toBe(0)
   })
 
-  test('arrives whole, with the address and port of its sender', () => {
-    expect(exchange().send(frame(120))).toEqual([0])
-    expect(exchange().receive()).toEqual([
+  test('arrives whole, with the address and port of its sender', async () => {
+    expect(await exchange().sent(frame(120))).toEqual([0])
+    expect(await exchange().arrived(1)).toEqual([
       { bytes: countingBytes(120), address: ip(NEAR), port: UNDERLAY_PORT, tos: 0 },
     ])
   })
 
-  test('is gathered from two places', () => {
-    exchange().send(frame(1400, 3, { pieces: [62] }))
-    expect(bytesOf(exchange().receive())).toEqual([countingBytes(1400, 3)])
+  test('is gathered from two places', async () => {
+    await exchange().sent(frame(1400, 3, { pieces: [62] }))
+    expect(bytesOf(await exchange().arrived(1))).toEqual([countingBytes(1400, 3)])
   })
 
-  test('carries its congestion mark, and the next one its own', () => {
-    const sent = [1, 0, 2, 3, 0].map((tos, n) => frame(100, n, { tos }))
-    expect(exchange().send(...sent)).toEqual([0, 0, 0, 0, 0])
-    const arrived = exchange().receive()
-    expect(arrived.map(({ tos }) => tos & 3)).toEqual([1, 0, 2, 3, 0])
+  test('carries its congestion mark, and the next one its own', async () => {
+    const marks = [1, 0, 2, 3, 0]
+    const sent = marks.map((tos, n) => frame(100, n, { tos }))
+    expect(await exchange().sent(...sent)).toEqual([0, 0, 0, 0, 0])
+    const arrived = await exchange().arrived(5)
+    expect(arrived.map(({ tos }) => tos & 3)).toEqual(crossing(exchange(), marks))
     expect(bytesOf(arrived)).toEqual(bytesOf(sent))
   })
 
-  test('may be empty', () => {
+  test('may be empty', async () => {
     exchange().harness.deliver(new Uint8Array(0))
     exchange().harness.deliver(countingBytes(5))
-    expect(bytesOf(exchange().receive())).toEqual([new Uint8Array(0), countingBytes(5)])
+    expect(bytesOf(await exchange().arrived(2))).toEqual([new Uint8Array(0), countingBytes(5)])
   })
 
-  test('may be as large as UDP allows', () => {
-    expect(exchange().send(frame(65507, 0, { alone: true }))).toEqual([0])
-    const arrived = exchange().receive()
+  test('may be as large as UDP allows', async () => {
+    expect(await exchange().sent(frame(65507, 0, { alone: true }))).toEqual([0])
+    const arrived = await exchange().arrived(1)
     expect(arrived).toHaveLength(1)
     expect(Buffer.compare(arrived[0]!.bytes, countingBytes(65507))).toBe(0)
   })
 
-  test('more of them than slots are received in several calls, in order', () => {
+  test('more of them than slots are received in several calls, in order', async () => {
     const sent = Array.from({ length: 40 }, (_, n) => frame(50 + n, n, { alone: true }))
-    exchange().send(...sent)
+    await exchange().sent(...sent)
+    await exchange().harness.later?.arrive(sent.length)
     const first = exchange().harness.far.receive(exchange().slots)
     expect(first).toBe(exchange().harness.oneByOne === true ? 1 : SLOTS)
     expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent).slice(first))
@@ -169,67 +193,66 @@ function datagramRules(exchange: () => Exchange): void {
 }
 
 function segmentRules(exchange: () => Exchange): void {
-  test('arrive as the frames that went in, the last one shorter', () => {
+  test('arrive as the frames that went in, the last one shorter', async () => {
     const sent = Array.from({ length: 30 }, (_, n) => frame(n === 29 ? 7 : 1000, n))
-    const errnos = exchange().send(...sent)
+    const errnos = await exchange().sent(...sent)
     expect(errnos).toHaveLength(Math.ceil(30 / exchange().harness.near.maxSegments))
     expect(errnos.every((errno) => errno === 0)).toBe(true)
-    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent))
+    expect(bytesOf(await exchange().arrived(30))).toEqual(bytesOf(sent))
   })
 
-  test('carry as many segments as the socket says, gathered piece by piece', () => {
+  test('carry as many segments as the socket says, gathered piece by piece', async () => {
     const most = Math.min(exchange().harness.near.maxSegments, 60)
     const sent = Array.from({ length: most }, (_, n) => frame(90, n, { pieces: [22] }))
-    expect(exchange().send(...sent)).toEqual([0])
-    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent))
+    expect(await exchange().sent(...sent)).toEqual([0])
+    expect(bytesOf(await exchange().arrived(most))).toEqual(bytesOf(sent))
   })
 
-  test('of several sizes keep the order of frames', () => {
+  test('of several sizes keep the order of frames', async () => {
     const sizes = [500, 500, 300, 300, 301, 20, 20, 20, 500]
     const sent = sizes.map((size, n) => frame(size, n))
-    exchange().send(...sent)
-    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent))
+    await exchange().sent(...sent)
+    expect(bytesOf(await exchange().arrived(sizes.length))).toEqual(bytesOf(sent))
   })
 
-  test('carry one congestion mark for all segments', () => {
-    exchange().send(...[0, 1, 2].map((n) => frame(400, n, { tos: 2 })))
-    expect(
-      exchange()
-        .receive()
-        .map(({ tos }) => tos & 3),
-    ).toEqual([2, 2, 2])
+  test('carry one congestion mark for all segments', async () => {
+    await exchange().sent(...[0, 1, 2].map((n) => frame(400, n, { tos: 2 })))
+    const arrived = await exchange().arrived(3)
+    expect(arrived.map(({ tos }) => tos & 3)).toEqual(crossing(exchange(), [2, 2, 2]))
   })
 
-  test('fill a message up to its limit of bytes', () => {
+  test('fill a message up to its limit of bytes', async () => {
     const sent = Array.from({ length: 44 }, (_, n) => frame(1472, n))
-    expect(
-      exchange()
-        .send(...sent)
-        .every((errno) => errno === 0),
-    ).toBe(true)
-    const arrived = exchange().receive()
+    const errnos = await exchange().sent(...sent)
+    expect(errnos.every((errno) => errno === 0)).toBe(true)
+    const arrived = await exchange().arrived(44)
     expect(arrived).toHaveLength(44)
     expect(Buffer.compare(Buffer.concat(bytesOf(arrived)), Buffer.concat(bytesOf(sent)))).toBe(0)
   })
 }
 
 function refusalRules(exchange: () => Exchange): void {
-  test('to nowhere is told by its errno, and the others go', () => {
-    const errnos = exchange().send(frame(100), frame(100, 1, { to: NOWHERE }), frame(100, 2))
+  test('to nowhere is told by its errno, and the others go', async () => {
+    const errnos = await exchange().sent(frame(100), frame(100, 1, { to: NOWHERE }), frame(100, 2))
     expect([errnos[0], errnos[2]]).toEqual([0, 0])
     expect(reasonForSendErrno(errnos[1]!)).toBe('tx-unreachable')
-    expect(bytesOf(exchange().receive())).toEqual([countingBytes(100), countingBytes(100, 2)])
+    expect(bytesOf(await exchange().arrived(2))).toEqual([countingBytes(100), countingBytes(100, 2)])
   })
 
-  test('because it is too large is told by its errno, and the others go', () => {
-    const errnos = exchange().send(frame(65508, 0, { alone: true }), frame(100, 1))
+  test('because it is too large is told by its errno, and the others go', async () => {
+    const errnos = await exchange().sent(frame(65508, 0, { alone: true }), frame(100, 1))
     expect(errnos.map((errno) => (errno === 0 ? 'sent' : reasonForSendErrno(errno)))).toEqual(['tx-too-big', 'sent'])
-    expect(bytesOf(exchange().receive())).toEqual([countingBytes(100, 1)])
+    expect(bytesOf(await exchange().arrived(1))).toEqual([countingBytes(100, 1)])
   })
 
-  test('leaves no trace on the next batch', () => {
-    exchange().send(frame(100, 0, { to: NOWHERE }))
-    expect(exchange().send(frame(100))).toEqual([0])
-    expect(exchange().receive()).toHaveLength(1)
+  test('leaves no trace on the next batch', async () => {
+    await exchange().sent(frame(100, 0, { to: NOWHERE }))
+    expect(await exchange().sent(frame(100))).toEqual([0])
+    expect(await exchange().arrived(1)).toHaveLength(1)
   })
+}
+
+/** Marks as they arrive over sockets of this kind. */
+function crossing({ harness }: Exchange, marks: readonly number[]): number[] {
+  return marks.map((mark) => (harness.marks === false ? 0 : mark))
 }

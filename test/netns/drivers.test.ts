@@ -5,11 +5,20 @@ import { startDaemon, twoHosts } from '../support/daemon-under-test.ts'
 import { DIRECTIONS, describeInterop } from '../support/interop.ts'
 import { eventually } from '../support/lab-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
+import { withRawSocket } from '../support/raw-socket-here.ts'
 
 const [toKernel, fromKernel, ours] = DIRECTIONS
 
 describeInterop({ driver: 'plain', underlay: 'veth', udpChecksum: true, directions: [fromKernel, ours], seconds: 1 })
 describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel], seconds: 1 })
+describeInterop({ driver: 'dgram', underlay: 'veth', udpChecksum: true, directions: [toKernel, fromKernel], seconds: 1 })
+describeInterop({ driver: 'dgram', underlay: 'wire', udpChecksum: false, directions: [fromKernel, ours], seconds: 1 })
+
+withRawSocket(() => {
+  const raw = { driver: 'raw', seconds: 1 } as const
+  describeInterop({ ...raw, underlay: 'veth', udpChecksum: true, directions: [toKernel, fromKernel] })
+  describeInterop({ ...raw, underlay: 'wire', udpChecksum: false, directions: [fromKernel, ours] })
+})
 
 /** A daemon with these flags, once it is ready. */
 async function daemonWith(...flags: string[]) {

@@ -97,10 +97,8 @@ export class NamespaceSocket {
 
   /** Sends one datagram or packet; waits while the kernel has no room. @throws Error for every other refusal */
   async write(bytes: Uint8Array): Promise<void> {
-    this.#memory.bytes.set(bytes, this.#buffer)
-    this.#memory.setIovec(this.#iovec, 0, this.#buffer, bytes.length)
     for (;;) {
-      const sent = libc.writev(this.#fd, this.#memory.addressAt(this.#iovec), 1)
+      const sent = this.writeNow(bytes)
       if (sent >= 0) return
       // A refusal of an earlier datagram (ICMP) is told once, to the next call.
       if (sent !== -ECONNREFUSED) {
@@ -108,6 +106,13 @@ export class NamespaceSocket {
         await pause()
       }
     }
+  }
+
+  /** Tries once, without a turn of the event loop. Returns what writev(2) returned, or -errno. */
+  writeNow(bytes: Uint8Array): number {
+    this.#memory.bytes.set(bytes, this.#buffer)
+    this.#memory.setIovec(this.#iovec, 0, this.#buffer, bytes.length)
+    return libc.writev(this.#fd, this.#memory.addressAt(this.#iovec), 1)
   }
 
   /** One datagram, or `null` when none is there. */

@@ -29,7 +29,7 @@ export class EventLoopTurns {
       report: (what) => contact.report(what),
       onReceivable: () => void setImmediate(() => this.#guarded(() => this.#receive())),
       // The poll that is under way leaves the device out.
-      onRoom: () => void libc.eventfdWrite(this.#setup.wakeFd, 1),
+      onRoom: () => this.#wake(),
     })
     this.#sleep()
   }
@@ -38,12 +38,13 @@ export class EventLoopTurns {
   end(error: Error | null): void {
     if (this.#ended) return
     this.#ended = true
+    this.#wake() // a thread cannot end before its poll does
     this.#mover.close()
     this.#contact.onEnd(error)
   }
 
   #sleep(): void {
-    if (this.#ended) return
+    this.#mover.tell()
     this.#mover.holdBack()
     this.#mover.waits.waitAside(SLEEP_MS, () => this.#guarded(() => this.#turn()))
   }
@@ -57,6 +58,11 @@ export class EventLoopTurns {
   #receive(): void {
     this.#mover.receive()
     if (this.#mover.driver.waiting() > 0) setImmediate(() => this.#guarded(() => this.#receive()))
+  }
+
+  /** Ends the poll that is under way. */
+  #wake(): void {
+    libc.eventfdWrite(this.#setup.wakeFd, 1)
   }
 
   #guarded(action: () => void): void {

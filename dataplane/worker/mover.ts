@@ -69,19 +69,25 @@ export class Mover {
   turn(): boolean {
     const going = this.waits.ready(WAKE) === 0 || this.#obey()
     this.#move()
-    this.#tell()
+    this.tell()
     return going
   }
 
   /** One turn of the inbound direction alone, for a socket that tells by itself. */
   receive(): void {
     this.#inbound()
-    this.#tell()
+    this.tell()
   }
 
   /** Leaves the device out of the next wait while the driver is full, so that waiting is not spinning. */
   holdBack(): void {
     this.waits.setDescriptor(TUN, this.driver.isFull() ? -1 : this.#tunFd)
+  }
+
+  /** Passes on what there is to tell; what became of a datagram that was under way is known only after a turn. */
+  tell(): void {
+    this.#sendSteps()
+    this.#reportOffenders()
   }
 
   close(): void {
@@ -141,11 +147,6 @@ export class Mover {
     this.#sendSteps()
     this.#recorder = steps > 0 ? new StepRecorder(this.#memory, steps, process.hrtime.bigint) : null
     this.#engine.setSink(this.#recorder)
-  }
-
-  #tell(): void {
-    this.#sendSteps()
-    this.#reportOffenders()
   }
 
   /** Passes on what was recorded in this turn, and stops looking when enough was seen. */

@@ -1,12 +1,14 @@
-// A dataplane worker as a thread of its own, on a TUN and a UDP socket of the kernel: it forwards, obeys at once, reports
-// what is unwell, survives what strangers send, and ends when told to. Runs the built worker: a thread cannot load sources.
-import { describe, expect, onTestFinished, test } from 'vitest'
+// A dataplane worker on a TUN and a UDP socket of the kernel, in a thread of its own or (raw) on the main one: it forwards,
+// obeys at once, reports what is unwell, survives what strangers send, and ends when told to. Runs the built worker: a thread
+// cannot load sources.
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { EBADFD } from '../../dataplane/io/errno.ts'
 import type { RecordedStep } from '../../dataplane/worker/messages.ts'
 import { entryFor } from '../support/engine-pair.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip as iproute } from '../support/own-namespace.ts'
 import { countingBytes, icmpEcho } from '../support/packets.ts'
+import { skipWithoutRawSocket } from '../support/raw-socket-here.ts'
 import {
   FAR_POD,
   HERE,
@@ -23,9 +25,13 @@ import {
 import { seededRandom } from '../support/seeded-random.ts'
 import { vxlanFrame } from '../support/vxlan-frame.ts'
 
-describe('a worker', () => {
+describe.each(['offload', 'dgram', 'raw'] as const)('a worker of the %s driver', (driver) => {
+  beforeEach((context) => {
+    if (driver === 'raw') skipWithoutRawSocket(context)
+  })
+
   test('forwards both ways once it has a table, and tells when that is', async () => {
-    const { worker, host, pod, peer } = await runningWorker()
+    const { worker, host, pod, peer } = await runningWorker(driver)
     expect(await worker.replaceTable([entryFor(THERE)])).toBe(1)
     await host.write(outgoing)
     expect(await peer.readMany(1)).toEqual([vxlanFrame(outgoing)])
@@ -36,7 +42,7 @@ describe('a worker', () => {
   })
 
   test('forwards by the newest table only, and the wait for older ones ends too', async () => {
-    const { worker, host, peer } = await runningWorker()
+    const { worker, host, peer } = await runningWorker(driver)
     const generations = await Promise.all([
       worker.replaceTable([entryFor(THERE)]),
       worker.replaceTable([]),
@@ -48,7 +54,7 @@ describe('a worker', () => {
   })
 
   test('is woken by what is said to it, not by its clock', async () => {
-    const { worker } = await runningWorker()
+    const { worker } = await runningWorker(driver)
     const start = performance.now()
     for (let n = 0; n < 20; n++) await worker.replaceTable([entryFor(THERE)])
     // It sleeps for a second when nobody says anything.
@@ -56,7 +62,7 @@ describe('a worker', () => {
   })
 
   test('records as many steps as it was asked for', async () => {
-    const { worker, host, peer } = await runningWorker()
+    const { worker, host, peer } = await runningWorker(driver)
     await worker.replaceTable([entryFor(THERE)])
     const steps: RecordedStep[] = []
     worker.trace(5, (more) => void steps.push(...more))
@@ -71,7 +77,7 @@ describe('a worker', () => {
   })
 
   test('survives what a stranger sends, and counts every bit of it', async () => {
-    const { namespace, worker, pod, peer } = await runningWorker()
+    const { namespace, worker, pod, peer } = await runningWorker(driver)
     await worker.replaceTable([entryFor(THERE)])
     const stranger = NamespaceSocket.udp(namespace, { to: [HERE.underlay, UNDERLAY_PORT] })
     onTestFinished(() => stranger.close())
@@ -90,7 +96,7 @@ describe('a worker', () => {
   })
 
   test('reports a device that is gone once, and goes on with the next one', async () => {
-    const { namespace, worker, reports, host, peer } = await runningWorker()
+    const { namespace, worker, reports, host, peer } = await runningWorker(driver)
     await worker.replaceTable([entryFor(THERE)])
     iproute('-n', namespace, 'link', 'delete', TUN_NAME)
     await until(() => reports.length > 0)
@@ -103,7 +109,7 @@ describe('a worker', () => {
   })
 
   test('ends when told to, and telling it twice does not wait', async () => {
-    const { worker } = await runningWorker()
+    const { worker } = await runningWorker(driver)
     await worker.stop()
     await worker.stop()
   })

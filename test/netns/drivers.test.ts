@@ -11,7 +11,13 @@ const [toKernel, fromKernel, ours] = DIRECTIONS
 
 describeInterop({ driver: 'plain', underlay: 'veth', udpChecksum: true, directions: [fromKernel, ours], seconds: 1 })
 describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel], seconds: 1 })
-describeInterop({ driver: 'dgram', underlay: 'veth', udpChecksum: true, directions: [toKernel, fromKernel], seconds: 1 })
+describeInterop({
+  driver: 'dgram',
+  underlay: 'veth',
+  udpChecksum: true,
+  directions: [toKernel, fromKernel],
+  seconds: 1,
+})
 describeInterop({ driver: 'dgram', underlay: 'wire', udpChecksum: false, directions: [fromKernel, ours], seconds: 1 })
 
 withRawSocket(() => {

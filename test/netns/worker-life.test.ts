@@ -1,8 +1,9 @@
 // A worker whose thread dies of a JavaScript error in the middle of a packet: the next thread goes on with the same device,
 // socket, table and counters, and nobody waits for the dead one.
-import { describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { entryFor } from '../support/engine-pair.ts'
 import { countingBytes } from '../support/packets.ts'
+import { skipWithoutRawSocket } from '../support/raw-socket-here.ts'
 import { outgoing, runningWorker, THERE, toPod, until } from '../support/running-worker.ts'
 import { vxlanFrame } from '../support/vxlan-frame.ts'
 
@@ -18,9 +19,13 @@ async function kill({ worker, host, deaths }: Running): Promise<void> {
   await until(() => deaths.length === before + 1)
 }
 
-describe('a worker that dies of an error', () => {
+describe.each(['offload', 'dgram', 'raw'] as const)('a worker of the %s driver that dies of an error', (driver) => {
+  beforeEach((context) => {
+    if (driver === 'raw') skipWithoutRawSocket(context)
+  })
+
   test('is replaced at once, and the next one forwards by the same table', async () => {
-    const running = await runningWorker()
+    const running = await runningWorker(driver)
     const { worker, host, pod, peer, deaths } = running
     await worker.replaceTable([entryFor(THERE)])
     await host.write(outgoing)
@@ -38,7 +43,7 @@ describe('a worker that dies of an error', () => {
   })
 
   test('takes nobody along who waits for a table: the next one puts it in force', async () => {
-    const running = await runningWorker()
+    const running = await runningWorker(driver)
     const { worker, host, peer } = running
     await kill(running)
     const other = { ...THERE, mac: 0x0a0000000077 }
@@ -49,7 +54,7 @@ describe('a worker that dies of an error', () => {
   })
 
   test('again and again is replaced later and later, and a stop meanwhile takes no time', async () => {
-    const running = await runningWorker()
+    const running = await runningWorker(driver)
     const { worker, deaths } = running
     for (let n = 0; n < 3; n++) await kill(running)
     expect(deaths.map(({ delayMs }) => delayMs)).toEqual([0, 100, 200])

@@ -33,16 +33,27 @@ const setns = koffi.load('libc.so.6').func('int setns(int, int)') as unknown as 
 
 /** Runs `action` (synchronous) with this thread in a network namespace. */
 export function inNetwork<T>(namespace: string, action: () => T): T {
-  const home = openSync('/proc/thread-self/ns/net', 'r')
-  const there = openSync(`/run/netns/${namespace}`, 'r')
+  const comeHome = enterNetwork(namespace)
   try {
-    checked(setns(there, CLONE_NEWNET), 'setns')
     return action()
   } finally {
+    comeHome()
+  }
+}
+
+/** Moves this thread there until the function that it returns is called: for what makes sockets later on. */
+export function enterNetwork(namespace: string): () => void {
+  const home = openSync('/proc/thread-self/ns/net', 'r')
+  const there = openSync(`/run/netns/${namespace}`, 'r')
+  const moved = setns(there, CLONE_NEWNET)
+  closeSync(there)
+  const comeHome = () => {
     setns(home, CLONE_NEWNET)
-    closeSync(there)
     closeSync(home)
   }
+  if (moved < 0) comeHome()
+  checked(moved, 'setns')
+  return comeHome
 }
 
 function checked(answer: number, call: string): number {

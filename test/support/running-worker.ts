@@ -5,12 +5,12 @@ import { onTestFinished } from 'vitest'
 import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
 import { openTunQueues } from '../../dataplane/io/linux/tun.ts'
-import { openSenders, openUdpSockets } from '../../dataplane/io/linux/udp-socket.ts'
+import { openSenders, openUdpSockets, receiveOneByOne } from '../../dataplane/io/linux/udp-socket.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
-import type { WorkerReport } from '../../dataplane/worker/messages.ts'
+import type { WorkerDriver, WorkerReport } from '../../dataplane/worker/messages.ts'
 import type * as Built from '../../dataplane/worker/worker-group.ts'
 import { NODE_A, NODE_B, VNI } from './engine-pair.ts'
-import { inNetwork, NamespaceSocket } from './namespace-socket.ts'
+import { enterNetwork, inNetwork, NamespaceSocket } from './namespace-socket.ts'
 import { ip as iproute, ownNamespace } from './own-namespace.ts'
 import { countingBytes, ip, udpPacket } from './packets.ts'
 import { vxlanFrame } from './vxlan-frame.ts'
@@ -45,7 +45,7 @@ export interface Death {
 }
 
 /** So many workers, with a few source ports when asked for. */
-export async function runningWorkers(count: number, sourcePorts = 0) {
+export async function runningWorkers(count: number, sourcePorts = 0, driver: WorkerDriver = 'offload') {
   const namespace = ownNamespace()
   iproute('netns', 'exec', namespace, 'sysctl', '-qw', 'net.ipv6.conf.all.disable_ipv6=1')
   const tunFds = makeTuns(namespace, count)
@@ -54,10 +54,14 @@ export async function runningWorkers(count: number, sourcePorts = 0) {
   const senderFds = inNetwork(namespace, () => openSenders(ip(HERE.underlay), sourcePorts))
   const reports: WorkerReport[] = []
   const deaths: Death[] = []
-  const group = await WorkerGroup.start({
+  if (driver === 'dgram') for (const { fd } of sockets) receiveOneByOne(fd)
+  const options: Built.WorkerGroupOptions = {
+    driver,
+    underlayAddress: ip(HERE.underlay),
+    rawPorts: { firstPort: UNDERLAY_PORT, ports: 1 },
     queues: tunFds.map((tunFd, index) => ({ tunFd, socketFd: sockets[index]!.fd })),
     senderFds,
-    maxSegments: sockets[0]!.maxSegments,
+    maxSegments: driver === 'offload' ? sockets[0]!.maxSegments : 1,
     encapsulation: 'vxlan',
     vni: VNI,
     mac: HERE.mac,
@@ -74,7 +78,10 @@ export async function runningWorkers(count: number, sourcePorts = 0) {
     },
     onReport: (report) => reports.push(report),
     onDeath: ({ message }, delayMs) => deaths.push({ message, delayMs }),
-  })
+  }
+  // This thread makes the raw socket, again after a death, where it is.
+  if (driver === 'raw') onTestFinished(enterNetwork(namespace))
+  const group = await WorkerGroup.start(options)
   onTestFinished(async () => {
     await group.stop()
     for (const fd of [...sockets.map((socket) => socket.fd), ...senderFds]) libc.close(fd)
@@ -83,8 +90,8 @@ export async function runningWorkers(count: number, sourcePorts = 0) {
 }
 
 /** One worker, the host behind its TUN, a pod on it, and the peer. */
-export async function runningWorker() {
-  const { group, ...rest } = await runningWorkers(1)
+export async function runningWorker(driver: WorkerDriver = 'offload') {
+  const { group, ...rest } = await runningWorkers(1, 0, driver)
   const { namespace } = rest
   const host = NamespaceSocket.ipv4(namespace, FAR_POD)
   const pod = NamespaceSocket.udp(namespace, { from: [POD, 5000] })

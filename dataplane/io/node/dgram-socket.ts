@@ -46,6 +46,7 @@ export class DgramSocket implements UnderlaySocket {
   #failure = 0
   #underWay = 0
   #wasFull = false
+  #closed = false
   #settled: (settled: Settled) => void = () => undefined
   #lastAddress = 0
   #lastText = '0.0.0.0'
@@ -80,7 +81,7 @@ export class DgramSocket implements UnderlaySocket {
     this.#failure = 0
     const { first } = slots
     const count = Math.min(slots.capacity - first, this.#waiting.length)
-    if (count === 0) return -failure
+    if (count === 0) return failure === 0 ? 0 : -failure
     for (let index = 0; index < count; index++) {
       const { bytes, from } = this.#waiting[index]!
       const slot = first + index
@@ -109,8 +110,10 @@ export class DgramSocket implements UnderlaySocket {
     this.#settled = listener
   }
 
-  /** Closes all sockets. What is still under way is told as failed. */
+  /** Closes all sockets, once. What is still under way is told of yet. */
   close(): void {
+    if (this.#closed) return
+    this.#closed = true
     this.#receiver.close()
     for (const socket of this.#sendersOf) if (socket !== this.#receiver) socket.close()
   }

@@ -5,7 +5,7 @@ import { startDaemon, twoHosts } from '../support/daemon-under-test.ts'
 import { DIRECTIONS, describeInterop } from '../support/interop.ts'
 import { eventually } from '../support/lab-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
-import { withRawSocket } from '../support/raw-socket-here.ts'
+import { skipWithoutRawSocket, withRawSocket } from '../support/raw-socket-here.ts'
 
 const [toKernel, fromKernel, ours] = DIRECTIONS
 
@@ -66,9 +66,34 @@ describe('a daemon says what moves its packets', () => {
     expect(on).toEqual([])
   })
 
+  test('with the device’s offloads alone on the dgram driver', async () => {
+    const { status, on } = await daemonWith('--driver', 'dgram')
+    expect(status).toMatchObject({ driver: 'dgram', entropy: '16 source ports' })
+    expect(on).toEqual(expect.arrayContaining(['tun-tso', 'tun-gso-tcp4']))
+    expect(on.filter((name) => name.startsWith('udp-'))).toEqual([])
+    expect(status.features['udp-gso']?.why).toMatch(/one datagram a call/)
+  })
+
+  test('with all but segmented sends on the raw driver, and ports of the kernel’s range', async (context) => {
+    skipWithoutRawSocket(context)
+    const { status, on } = await daemonWith('--driver', 'raw')
+    expect(status).toMatchObject({ driver: 'raw', entropy: 'local port range' })
+    expect(on).toEqual(expect.arrayContaining(['tun-tso', 'tun-gso-tcp4', 'udp-gro']))
+    expect(status.features['udp-gso']?.why).toMatch(/headers are our own/)
+  })
+
+  test.each(['dgram', 'raw'] as const)('and ends in time with the %s driver', async (driver) => {
+    const [host] = twoHosts()
+    const daemon = startDaemon(host, ['--driver', driver])
+    await daemon.ready(0)
+    const start = performance.now()
+    expect((await daemon.end('SIGTERM')).exitCode).toBe(0)
+    expect(performance.now() - start).toBeLessThan(1500)
+  })
+
   test('and goes from one driver to the other over the same device', async () => {
     const [host] = twoHosts()
-    for (const driver of ['offload', 'plain', 'offload'] as const) {
+    for (const driver of ['offload', 'plain', 'dgram', 'offload'] as const) {
       const daemon = startDaemon(host, ['--driver', driver])
       await daemon.ready(0)
       expect(daemon.status?.driver).toBe(driver)

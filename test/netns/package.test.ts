@@ -2,7 +2,6 @@
 // and run from there. Its dependencies come from this tree, where the lock file has put them.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ROOT } from '../support/source-tree.ts'
@@ -10,7 +9,8 @@ import { ROOT } from '../support/source-tree.ts'
 /** All that the machine has: what npm needs, and what a lab needs (docs: the packages of a demo). */
 const PROGRAMS = 'node sh tee cat ip bridge ping nft ethtool'.split(' ')
 
-const place = mkdtempSync(join(tmpdir(), 'flannelette-package-'))
+// Not below tmpdir(): Node looks for packages in the folders above as well, and anybody may have left some there.
+const place = mkdtempSync('/var/tmp/flannelette-package-')
 const bin = join(place, 'bin')
 const prefix = join(place, 'prefix')
 let packed: string[] = []
@@ -107,6 +107,17 @@ test('a start that cannot be is one line with the remedy', () => {
   )
   expect([status, stdout]).toEqual([1, ''])
   expect(stderr).toMatch(/^flannelette: [^\n]*none does not exist[^\n]*--store\n$/)
+})
+
+test('the raw driver says what it lacks: its package could not be built here', () => {
+  expect(existsSync(join(prefix, 'node_modules/raw-socket/build/Release/raw.node'))).toBe(false)
+  try {
+    const { status, stderr } = flannelette('lab', 'up', '--name', 'rawless', '--hosts', '2', '--driver', 'raw')
+    expect(status).toBe(1)
+    expect(stderr).toMatch(/--driver raw needs the npm package raw-socket.*npm install raw-socket/)
+  } finally {
+    flannelette('lab', 'down', '--name', 'rawless')
+  }
 })
 
 describe('a lab of the installed package', () => {

@@ -48,6 +48,12 @@ const FAILURES: Readonly<Record<string, Failure>> = {
     says: /--on-exit/,
     remedy: /keep, remove/,
   },
+  'several workers of a driver that has one': {
+    flags: () => ['--driver', 'dgram', '--workers', '2'],
+    exitCode: 2,
+    says: /--driver dgram has one worker, not 2/,
+    remedy: /leave --workers out/,
+  },
   'a kind of store that nobody knows': {
     flags: () => ['--store', 'floppy:a'],
     exitCode: 2,

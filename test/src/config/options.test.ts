@@ -1,7 +1,7 @@
 // Values of `run` flags that need more than a list of choices.
 import { expect, test } from 'vitest'
 import { parseIpv4 } from '../../../dataplane/wire/address.ts'
-import { parsePublicIp, parseRenewMargin } from '../../../src/config/options.ts'
+import { DRIVERS, parsePublicIp, parseRenewMargin, refuseWorkersOf } from '../../../src/config/options.ts'
 
 test('a public address is dotted decimal', () => {
   expect(parsePublicIp('192.0.2.1')).toBe(parseIpv4('192.0.2.1'))
@@ -29,4 +29,21 @@ test.each([1, 60, 1439])('a renew margin of %i minutes is taken', (minutes) => {
 
 test.each(['0', '1440', '-1', '1.5', 'x', ''])('a renew margin of %j is refused', (text) => {
   expect(() => parseRenewMargin(text)).toThrow(expect.objectContaining({ code: 'usage', exitCode: 2 }))
+})
+
+test.each(DRIVERS)('the %s driver may have one worker', (driver) => {
+  expect(() => refuseWorkersOf(driver, 1)).not.toThrow()
+})
+
+test('several workers are for the drivers that sleep in a thread of their own', () => {
+  const refused = DRIVERS.filter((driver) => {
+    try {
+      refuseWorkersOf(driver, 2)
+      return false
+    } catch (error) {
+      expect(error).toMatchObject({ code: 'usage', exitCode: 2, message: expect.stringContaining(driver) })
+      return true
+    }
+  })
+  expect(refused).toEqual(['dgram', 'raw'])
 })

@@ -80,7 +80,7 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .option('--workers <n>', 'threads that move packets, each with a queue of the device (1-16)', parseWorkers, 1)
     .option(
       '--source-ports <n>',
-      'UDP ports that flows are spread over; 1: the service port alone (1-256)',
+      'UDP ports that flows are spread over; 1: the service port alone (1-256); more: all local ports with --driver raw',
       parseSourcePorts,
       16,
     )

@@ -102,6 +102,27 @@ install_modules() {
     'use an x86-64 or arm64 machine with glibc, and no omit=optional in the npm configuration'
 }
 
+has_raw_socket() { # the optional package is there, and its machine code loads
+  node --input-type=commonjs -e 'require("raw-socket")' 2>/dev/null
+}
+
+try_raw_socket() { # where it cannot be built, the tests of the raw driver are left out, with that reason
+  local tool refused=node_modules/.raw-socket-refused
+  if has_raw_socket || [ -e "$refused" ]; then return 0; fi
+  for tool in python3 make g++; do
+    if ! command -v "$tool" >/dev/null; then
+      say "no $tool: raw-socket is not built, and the tests of the raw driver are left out"
+      return 0
+    fi
+  done
+  say 'building raw-socket'
+  # Not npm ci, which would take everything away first.
+  npm install --no-save --include=dev --include=optional --no-audit --no-fund --loglevel=error </dev/null >&2 || true
+  has_raw_socket && return 0
+  touch "$refused"
+  say 'raw-socket could not be built: the tests of the raw driver are left out'
+}
+
 fingerprint() { # changes with every source file that the build reads; what the build itself writes is left out
   find src dataplane bench package.json package-lock.json tsconfig.json -type f ! -name '*.generated.ts' \
     -printf '%p %s %T@\n' | sort | sha256sum
@@ -134,4 +155,5 @@ flock 9
 # shellcheck disable=SC2086 — the list is split on purpose
 install_packages $commands
 install_modules
+[ "$MODE" = demo ] || try_raw_socket
 build

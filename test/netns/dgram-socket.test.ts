@@ -1,6 +1,7 @@
 // The dgram driver's socket on the real kernel, over the loopback of a namespace: the compliance suite, source ports, what
 // is under way, and failures that Node tells of later.
 import { release } from 'node:os'
+import { setImmediate as immediate } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { EINPROGRESS } from '../../dataplane/io/errno.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
@@ -8,6 +9,7 @@ import { openSenders, openUdpSocket, receiveOneByOne } from '../../dataplane/io/
 import { DgramSocket, type DgramSocketOptions } from '../../dataplane/io/node/dgram-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import { SendBatch } from '../../dataplane/io/send-batch.ts'
+import type { Settled } from '../../dataplane/io/underlay-socket.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import {
   Exchange,
@@ -20,16 +22,19 @@ import {
 import { inNetwork, NamespaceSocket } from '../support/namespace-socket.ts'
 import { ownNamespace } from '../support/own-namespace.ts'
 import { countingBytes, ip } from '../support/packets.ts'
-import { until } from '../support/running-worker.ts'
+import { slowLoopback, until } from '../support/running-worker.ts'
 
 const MEMORY_BYTES = 16 * 1024 * 1024
 const SOURCE_PORTS = 4
+const SOL_SOCKET = 1
+const SO_SNDBUF = 7
+const SO_RCVBUF = 8
 
 interface DgramHarness extends SocketHarness {
   readonly namespace: string
   readonly near: DgramSocket
   readonly far: DgramSocket
-  /** Descriptor of the far socket. */
+  readonly nearFd: number
   readonly farFd: number
   /** How often the near socket said that there is room again. */
   rooms(): number
@@ -57,14 +62,14 @@ function harness({ sourcePorts = 0 } = {}): DgramHarness {
     onTestFinished(() => socket.close())
     return socket
   }
-  const farFd = open(namespace, FAR)
+  const [nearFd, farFd] = [open(namespace, NEAR), open(namespace, FAR)]
   const senderFds = inNetwork(namespace, () => openSenders(ip(NEAR), sourcePorts))
-  const near = socketOf(open(namespace, NEAR), { senderFds })
+  const near = socketOf(nearFd, { senderFds })
   const far = socketOf(farFd)
   const fates = new Map<number, number>()
   near.tellSettled(({ serial, errno }) => fates.set(serial, errno))
   return {
-    ...{ namespace, memory, near, far, farFd, rooms: () => rooms, merges: false, marks: false },
+    ...{ namespace, memory, near, far, nearFd, farFd, rooms: () => rooms, merges: false, marks: false },
     later: {
       async settle(batch) {
         const waits = () => [...batch.errno.keys()].slice(0, batch.count).filter((n) => batch.errno[n] === EINPROGRESS)
@@ -86,6 +91,8 @@ function oneDatagram(memory: PacketMemory, datagram: Uint8Array): SendBatch {
   if (datagram.length > 0) batch.add(at, datagram.length)
   return batch
 }
+
+const frameOf = (n: number) => ({ bytes: countingBytes(900 + (n % 7), n) })
 
 describe('a socket of Node', () => {
   underlaySocketCompliance(() => harness())
@@ -122,6 +129,24 @@ describe('a socket of Node', () => {
     expect(sockets.rooms()).toBe(1)
   })
 
+  test('stays full while the link is slow, keeps what it has, and sends all of it in order', async () => {
+    const sockets = harness()
+    slowLoopback(sockets.namespace)
+    libc.setsockopt(sockets.nearFd, SOL_SOCKET, SO_SNDBUF, 0)
+    const exchange = new Exchange(sockets)
+    const told: Settled[] = []
+    sockets.near.tellSettled((settled) => void told.push(settled))
+    for (let n = 0; n < 15; n++) exchange.send(...Array.from({ length: 40 }, (_, k) => frameOf(n * 40 + k)))
+    for (let turns = 0; turns < 20; turns++) await immediate()
+    expect(sockets.near.isFull).toBe(true)
+    expect(told.length).toBeLessThan(300)
+    await until(() => told.length === 600)
+    expect(told.every(({ errno }) => errno === 0)).toBe(true)
+    expect([sockets.near.isFull, sockets.rooms()]).toEqual([false, 1])
+    const arrived = await exchange.arrived(600)
+    expect(arrived.map(({ bytes }) => bytes)).toEqual([...Array(600).keys()].map((n) => frameOf(n).bytes))
+  })
+
   test('tells of every datagram once, also of those under way when it is closed', async () => {
     const { memory, near } = harness()
     const told: number[] = []
@@ -138,7 +163,7 @@ describe('a socket of Node', () => {
 
   test('says how many datagrams its full queue has lost', async () => {
     const { namespace, memory, far, farFd } = harness()
-    libc.setsockopt(farFd, 1, 8, 0) // SO_RCVBUF: as little as the kernel allows
+    libc.setsockopt(farFd, SOL_SOCKET, SO_RCVBUF, 0) // as little as the kernel allows
     const stranger = NamespaceSocket.udp(namespace, { to: [FAR, UNDERLAY_PORT] })
     onTestFinished(() => stranger.close())
     // In one turn of the loop: nothing is read meanwhile.

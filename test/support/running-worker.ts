@@ -86,7 +86,7 @@ export async function runningWorkers(count: number, sourcePorts = 0, driver: Wor
     await group.stop()
     for (const fd of [...sockets.map((socket) => socket.fd), ...senderFds]) libc.close(fd)
   })
-  return { namespace, group, reports, deaths }
+  return { namespace, socketFds: sockets.map(({ fd }) => fd), group, reports, deaths }
 }
 
 /** One worker, the host behind its TUN, a pod on it, and the peer. */
@@ -114,6 +114,12 @@ export const toPod = (bytes: number) =>
     destinationMac: HERE.mac,
     sourceMac: THERE.mac,
   })
+
+/** The loopback of a namespace carries 8 Mbit/s from now on, and keeps what waits for it. */
+export function slowLoopback(namespace: string): void {
+  const words = ['tc', 'qdisc', 'add', 'dev', 'lo', 'root', 'tbf', 'rate', '8mbit', 'burst', '4kb', 'limit', '8mb']
+  iproute('netns', 'exec', namespace, ...words)
+}
 
 /** Waits until `condition` holds; a turn of the loop, again and again, at most five seconds. */
 export async function until(condition: () => boolean): Promise<void> {

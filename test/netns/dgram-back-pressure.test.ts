@@ -1,0 +1,40 @@
+// The dgram driver on a link that is slower than its pod: what does not fit waits in the device's queue, nothing that was
+// read is dropped, and whoever says something to the worker is heard meanwhile.
+import { expect, test } from 'vitest'
+import * as libc from '../../dataplane/io/linux/libc.ts'
+import { entryFor } from '../support/engine-pair.ts'
+import { ip as iproute } from '../support/own-namespace.ts'
+import { countingBytes, udpPacket } from '../support/packets.ts'
+import { FAR_POD, POD, runningWorker, slowLoopback, THERE, TUN_NAME, until } from '../support/running-worker.ts'
+import { vxlanFrame } from '../support/vxlan-frame.ts'
+
+const SOL_SOCKET = 1
+const SO_SNDBUF = 7
+/** Those that may be under way, and what is read before that is known. */
+const MOST_UNDER_WAY = 600
+const PACKETS = 2000
+const packetOf = (n: number) =>
+  udpPacket({ source: POD, destination: FAR_POD, identification: n, payload: countingBytes(400, n) })
+
+test('a slow link slows the pod’s packets down and loses none of them', async () => {
+  const { namespace, socketFds, worker, host, peer } = await runningWorker('dgram')
+  iproute('-n', namespace, 'link', 'set', TUN_NAME, 'txqueuelen', String(2 * PACKETS))
+  slowLoopback(namespace)
+  libc.setsockopt(socketFds[0]!, SOL_SOCKET, SO_SNDBUF, 0)
+  await worker.replaceTable([entryFor(THERE)])
+  for (let n = 0; n < PACKETS; n++) await host.write(packetOf(n))
+  await until(() => worker.counters.get('outbound.packets.read') > 100)
+  // By now it does not read: it is full. It hears all the same.
+  const start = performance.now()
+  for (let n = 0; n < 5; n++) await worker.replaceTable([entryFor(THERE)])
+  expect(performance.now() - start).toBeLessThan(500)
+  const underWay = worker.counters.get('outbound.calls.read') - worker.counters.get('outbound.packets.read')
+  expect(underWay).toBeGreaterThan(100)
+  expect(underWay).toBeLessThan(MOST_UNDER_WAY)
+  const frames = await peer.readMany(PACKETS, 20_000)
+  expect(frames).toHaveLength(PACKETS)
+  expect(frames.every((frame, n) => Buffer.compare(frame, vxlanFrame(packetOf(n))) === 0)).toBe(true)
+  await until(() => worker.counters.get('outbound.packets.passed') === PACKETS)
+  expect(worker.counters.get('outbound.packets.read')).toBe(PACKETS)
+  expect(worker.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
+})

@@ -1,7 +1,7 @@
 // Who may be compared with whom: ways to forward, each as the lab that runs it.
 import type { LabOptions } from '../../src/lab/plan.ts'
 
-export type Contestant = 'kernel' | 'ours' | 'plain' | 'two-workers'
+export type Contestant = 'kernel' | 'ours' | 'plain' | 'dgram' | 'raw' | 'two-workers'
 
 type Shape = Pick<LabOptions, 'kernel' | 'daemonArguments'>
 
@@ -10,6 +10,8 @@ export const SHAPES: Readonly<Record<Contestant, Shape>> = {
   kernel: { kernel: ['host1', 'host2'], daemonArguments: [] },
   ours: { kernel: [], daemonArguments: [] },
   plain: { kernel: [], daemonArguments: ['--driver', 'plain'] },
+  dgram: { kernel: [], daemonArguments: ['--driver', 'dgram'] },
+  raw: { kernel: [], daemonArguments: ['--driver', 'raw'] },
   'two-workers': { kernel: [], daemonArguments: ['--workers', '2'] },
 }
 

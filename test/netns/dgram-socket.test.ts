@@ -1,14 +1,12 @@
 // The dgram driver's socket on the real kernel, over the loopback of a namespace: the compliance suite, source ports, what
 // is under way, and failures that Node tells of later.
-import { release } from 'node:os'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { EINPROGRESS } from '../../dataplane/io/errno.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { openSenders, openUdpSocket, receiveOneByOne } from '../../dataplane/io/linux/udp-socket.ts'
+import { openSenders, receiveOneByOne } from '../../dataplane/io/linux/udp-socket.ts'
 import { DgramSocket, type DgramSocketOptions } from '../../dataplane/io/node/dgram-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
-import { SendBatch } from '../../dataplane/io/send-batch.ts'
 import type { Settled } from '../../dataplane/io/underlay-socket.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import {
@@ -19,6 +17,7 @@ import {
   UNDERLAY_PORT,
   underlaySocketCompliance,
 } from '../compliance/underlay-socket.ts'
+import { oneDatagram, openOnLoopback } from '../support/loopback-socket.ts'
 import { inNetwork, NamespaceSocket } from '../support/namespace-socket.ts'
 import { ownNamespace } from '../support/own-namespace.ts'
 import { countingBytes, ip } from '../support/packets.ts'
@@ -40,13 +39,6 @@ interface DgramHarness extends SocketHarness {
   rooms(): number
 }
 
-function open(namespace: string, address: string): number {
-  const result = inNetwork(namespace, () => openUdpSocket(ip(address), UNDERLAY_PORT, release()))
-  if ('errno' in result) throw new Error(`${result.step}: errno ${result.errno}`)
-  receiveOneByOne(result.fd)
-  return result.fd
-}
-
 function harness({ sourcePorts = 0 } = {}): DgramHarness {
   const namespace = ownNamespace()
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
@@ -62,7 +54,8 @@ function harness({ sourcePorts = 0 } = {}): DgramHarness {
     onTestFinished(() => socket.close())
     return socket
   }
-  const [nearFd, farFd] = [open(namespace, NEAR), open(namespace, FAR)]
+  const [nearFd, farFd] = [NEAR, FAR].map((address) => openOnLoopback(namespace, address).fd) as [number, number]
+  for (const fd of [nearFd, farFd]) receiveOneByOne(fd)
   const senderFds = inNetwork(namespace, () => openSenders(ip(NEAR), sourcePorts))
   const near = socketOf(nearFd, { senderFds })
   const far = socketOf(farFd)
@@ -81,15 +74,6 @@ function harness({ sourcePorts = 0 } = {}): DgramHarness {
     },
     deliver: (datagram) => near.send(oneDatagram(memory, datagram)),
   }
-}
-
-function oneDatagram(memory: PacketMemory, datagram: Uint8Array): SendBatch {
-  const batch = new SendBatch(memory, 1)
-  const at = memory.reserve(Math.max(datagram.length, 1))
-  memory.bytes.set(datagram, at)
-  batch.frame(ip(FAR), UNDERLAY_PORT, 0, datagram.length, true)
-  if (datagram.length > 0) batch.add(at, datagram.length)
-  return batch
 }
 
 const frameOf = (n: number) => ({ bytes: countingBytes(900 + (n % 7), n) })

@@ -1,13 +1,11 @@
 // The raw driver's socket: outer headers of our own over the loopback of a namespace. The compliance suite, every outer
 // byte, source ports, and what is too large for the link. Left out, with the reason, where raw-socket does not work.
-import { release } from 'node:os'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { openUdpSocket, UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
+import { UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
 import { openRawSender } from '../../dataplane/io/raw/raw-package.ts'
 import { RawSocket } from '../../dataplane/io/raw/raw-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
-import { SendBatch } from '../../dataplane/io/send-batch.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import type { FieldNote } from '../../dataplane/wire/field.ts'
 import { describeLayers } from '../../dataplane/wire/layers.ts'
@@ -20,6 +18,7 @@ import {
   underlaySocketCompliance,
 } from '../compliance/underlay-socket.ts'
 import { Capture } from '../support/capture.ts'
+import { oneDatagram, openOnLoopback } from '../support/loopback-socket.ts'
 import { inNetwork } from '../support/namespace-socket.ts'
 import { ip as iproute, ownNamespace } from '../support/own-namespace.ts'
 import { countingBytes, ip, udpPacket } from '../support/packets.ts'
@@ -40,10 +39,9 @@ function harness({ mtu = 65536, ports = 1 }: RawOptions = {}): SocketHarness & {
   iproute('-n', namespace, 'link', 'set', 'lo', 'mtu', String(mtu))
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
   const open = (address: string) => {
-    const result = inNetwork(namespace, () => openUdpSocket(ip(address), UNDERLAY_PORT, release()))
-    if ('errno' in result) throw new Error(`${result.step}: errno ${result.errno}`)
-    onTestFinished(() => void libc.close(result.fd))
-    return { socket: new UdpSocket(memory, { fd: result.fd, maxSegments: 1 }), merges: result.receivesMerged }
+    const { fd, receivesMerged } = openOnLoopback(namespace, address)
+    onTestFinished(() => void libc.close(fd))
+    return { socket: new UdpSocket(memory, { fd, maxSegments: 1 }), merges: receivesMerged }
   }
   const [near, far] = [open(NEAR), open(FAR)]
   const sender = inNetwork(namespace, () => openRawSender())
@@ -54,14 +52,7 @@ function harness({ mtu = 65536, ports = 1 }: RawOptions = {}): SocketHarness & {
   onTestFinished(() => raw.close())
   return {
     ...{ namespace, memory, near: raw, far: far.socket, merges: far.merges },
-    deliver: (datagram) => {
-      const one = new SendBatch(memory, 1)
-      const at = memory.reserve(Math.max(datagram.length, 1))
-      memory.bytes.set(datagram, at)
-      one.frame(ip(FAR), UNDERLAY_PORT, 0, datagram.length, true)
-      if (datagram.length > 0) one.add(at, datagram.length)
-      raw.send(one)
-    },
+    deliver: (datagram) => raw.send(oneDatagram(memory, datagram)),
   }
 }
 

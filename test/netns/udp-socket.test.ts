@@ -11,11 +11,9 @@ import {
   openUdpSocket,
   openUdpSockets,
   receiveOneByOne,
-  type UdpFailure,
   UdpSocket,
 } from '../../dataplane/io/linux/udp-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
-import { SendBatch } from '../../dataplane/io/send-batch.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import {
   Exchange,
@@ -25,6 +23,7 @@ import {
   UNDERLAY_PORT,
   underlaySocketCompliance,
 } from '../compliance/underlay-socket.ts'
+import { oneDatagram, openOnLoopback } from '../support/loopback-socket.ts'
 import { inNetwork, NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip as iproute, ownNamespace } from '../support/own-namespace.ts'
 import { countingBytes, ip } from '../support/packets.ts'
@@ -33,12 +32,9 @@ const MEMORY_BYTES = 16 * 1024 * 1024
 const EBADF = 9
 
 function open(namespace: string, address: string): OpenUdpSocket {
-  const result: OpenUdpSocket | UdpFailure = inNetwork(namespace, () =>
-    openUdpSocket(ip(address), UNDERLAY_PORT, release()),
-  )
-  if ('errno' in result) throw new Error(`${result.step}: errno ${result.errno}`)
-  onTestFinished(() => void libc.close(result.fd))
-  return result
+  const opened = openOnLoopback(namespace, address)
+  onTestFinished(() => void libc.close(opened.fd))
+  return opened
 }
 
 interface UdpHarness extends SocketHarness {
@@ -65,18 +61,8 @@ function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536, plain = 
     far: socketOf(far),
     merges: far.receivesMerged && !plain,
     oneByOne: plain,
-    deliver: (datagram) => sendPlain(memory, nearSocket, datagram),
+    deliver: (datagram) => nearSocket.send(oneDatagram(memory, datagram)),
   }
-}
-
-/** One datagram to the far socket; an empty one has no iovec. */
-function sendPlain(memory: PacketMemory, socket: UdpSocket, datagram: Uint8Array): void {
-  const batch = new SendBatch(memory, 1)
-  const at = memory.reserve(Math.max(datagram.length, 1))
-  memory.bytes.set(datagram, at)
-  batch.frame(ip(FAR), UNDERLAY_PORT, 0, datagram.length, true)
-  if (datagram.length > 0) batch.add(at, datagram.length)
-  socket.send(batch)
 }
 
 describe('a UDP socket', () => underlaySocketCompliance(() => harness()))

@@ -77,11 +77,9 @@ export class DgramSocket implements UnderlaySocket {
 
   receive(slots: ReceiveSlots): number {
     this.#isAnnounced = false
-    const failure = this.#failure
-    this.#failure = 0
     const { first } = slots
     const count = Math.min(slots.capacity - first, this.#waiting.length)
-    if (count === 0) return failure === 0 ? 0 : -failure
+    if (count === 0) return this.#takeFailure()
     for (let index = 0; index < count; index++) {
       const { bytes, from } = this.#waiting[index]!
       const slot = first + index
@@ -145,6 +143,13 @@ export class DgramSocket implements UnderlaySocket {
   #failed(error: NodeJS.ErrnoException): void {
     this.#failure = errnoOf(error)
     this.#announce()
+  }
+
+  /** -errno of a failed receive, once; else 0. */
+  #takeFailure(): number {
+    const failure = this.#failure
+    this.#failure = 0
+    return failure === 0 ? 0 : -failure
   }
 
   #announce(): void {

@@ -96,7 +96,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: '64-byte UDP of 32 flows in turns',
     packet: (flow) => fromTun(udpPacket({ sourcePort: 40_000 + flow, payload: new Uint8Array(64) })),
     flows: 32,
-    readsPerTurn: 64,
+    readsPerTurn: 512,
   },
   {
     name: 'TCPv6 super-packets in plain UDP',

@@ -37,7 +37,7 @@ class Run {
   id = 0
   /** The first packet, whose header will speak for all. */
   readonly head = new InnerPacket()
-  /** Both ports as one signed number: an unsigned one above 2^31 is boxed when passed on. */
+  /** Both ports, see tcp.getPorts. */
   ports = 0
   /** Payload bytes of the first packet: no later one may be larger. */
   payloadBytes = 0
@@ -131,7 +131,7 @@ export class Coalescer {
   }
 
   #find(packet: InnerPacket): number {
-    const ports = tcp.getPorts(this.#view, packet.at + packet.ipBytes) | 0
+    const ports = tcp.getPorts(this.#view, packet.at + packet.ipBytes)
     for (let index = this.#open - 1; index >= 0; index--) {
       const run = this.#runs[index]!
       if (run.ports !== ports || run.head.protocol !== packet.protocol) continue
@@ -201,7 +201,7 @@ export class Coalescer {
     const run = this.#runs[this.#open++]!
     run.id = id
     run.head.copy(packet)
-    run.ports = tcp.getPorts(this.#view, transport) | 0
+    run.ports = tcp.getPorts(this.#view, transport)
     run.payloadBytes = packet.length - packet.headerBytes
     run.payloadTotal = run.payloadBytes
     run.packets = 1

@@ -19,6 +19,7 @@ export class EventLoopTurns {
   readonly #contact: TurnsContact
   readonly #mover: Mover
   #ended = false
+  #failedWaits = 0
 
   /** Starts at once. @throws Error when the driver cannot be opened */
   constructor(setup: WorkerSetup, contact: TurnsContact) {
@@ -46,12 +47,15 @@ export class EventLoopTurns {
   #sleep(): void {
     this.#mover.tell()
     this.#mover.holdBack()
-    this.#mover.waits.waitAside(SLEEP_MS, () => this.#guarded(() => this.#turn()))
+    this.#mover.waits.waitAside(SLEEP_MS, (ready) => this.#guarded(() => this.#turn(ready)))
   }
 
-  #turn(): void {
+  #turn(ready: number): void {
+    // Once may be a signal; the pool's thread keeps the errno to itself.
+    this.#failedWaits = ready < 0 ? this.#failedWaits + 1 : 0
+    if (this.#failedWaits > 1) throw new Error('poll failed twice in a row')
     // Not at once: what was sent in this turn is told of first, and other events get theirs.
-    if (this.#mover.turn()) setImmediate(() => this.#guarded(() => this.#sleep()))
+    if (this.#mover.turn(ready)) setImmediate(() => this.#guarded(() => this.#sleep()))
     else this.end(null)
   }
 

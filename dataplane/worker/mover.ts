@@ -5,6 +5,7 @@ import { UdpEncapsulation } from '../encap/udp.ts'
 import { VxlanEncapsulation } from '../encap/vxlan.ts'
 import { Counters } from '../engine/counters.ts'
 import { ENGINE_MEMORY_BYTES, Engine } from '../engine/engine.ts'
+import { EAGAIN, EINTR } from '../io/errno.ts'
 import * as libc from '../io/linux/libc.ts'
 import { PollSet } from '../io/linux/poll-set.ts'
 import { PacketMemory } from '../memory/packet-memory.ts'
@@ -65,9 +66,10 @@ export class Mover {
     })
   }
 
-  /** Does what the last wait found to be done; false when it is time to go. */
-  turn(): boolean {
-    const going = this.waits.ready(WAKE) === 0 || this.#obey()
+  /** Does what the last wait, of which so many came `ready`, found to be done; false when it is time to go. */
+  turn(ready: number): boolean {
+    // After a whole sleep too: should the bell ever fail to ring, what was said waits no longer than that.
+    const going = (this.waits.ready(WAKE) === 0 && ready !== 0) || this.#obey()
     this.#move()
     this.tell()
     return going
@@ -94,12 +96,12 @@ export class Mover {
     this.driver.close()
   }
 
-  /** Obeys everything that was said; false when it is time to go. */
+  /** Obeys everything that was said; false when it is time to go. @throws Error when the bell is broken, once all is obeyed */
   #obey(): boolean {
-    libc.read(this.#setup.wakeFd, this.#memory.addressAt(this.#wakeBytes), EVENTFD_BYTES)
+    const rung = libc.read(this.#setup.wakeFd, this.#memory.addressAt(this.#wakeBytes), EVENTFD_BYTES)
     for (;;) {
       const command = this.#contact.hear()
-      if (command === undefined) return true
+      if (command === undefined) break
       if (command.type === 'stop') return false
       if (command.type === 'trace') this.#trace(command.steps)
       if (command.type === 'device') {
@@ -112,6 +114,9 @@ export class Mover {
         this.#contact.report({ type: 'table', generation: this.#engine.table.generation })
       }
     }
+    // A bell that is always ready and cannot be read would keep the thread from ever sleeping.
+    if (rung < 0 && rung !== -EAGAIN && rung !== -EINTR) throw new Error(`the doorbell cannot be read (errno ${-rung})`)
+    return true
   }
 
   /** One turn of both directions. A TUN that is unwell is reported once and not looked at until it is replaced. */

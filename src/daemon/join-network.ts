@@ -48,6 +48,7 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   const publicIp = options.publicIp ?? underlay.address
   const outline = outlineOf(config, backend, underlay, log)
   await options.dataplane.prepare(outline)
+  await options.claimIdentity(publicIp)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
   forgetStaleFile(subnetFile, config.network, granted.lease.subnet, options)
   return { rawConfig: raw, config, backend, underlay, outline, ...granted }

@@ -14,7 +14,7 @@ const MEMINFO_DROPS = 32
 
 interface Call {
   (...args: readonly (number | string | Uint8Array)[]): number
-  async(...args: readonly (number | (() => void))[]): void
+  async(...args: readonly (number | ((error: Error | null, result: number) => void))[]): void
 }
 const declare = (prototype: string): Call => library.func(prototype) as unknown as Call
 
@@ -31,7 +31,6 @@ const calls = {
   poll: declare('int poll(uintptr_t, unsigned long, int)'),
   socket: declare('int socket(int, int, int)'),
   bind: declare('int bind(int, void *, unsigned int)'),
-  connect: declare('int connect(int, void *, unsigned int)'),
   getsockname: declare('int getsockname(int, void *, void *)'),
   setsockopt: declare('int setsockopt(int, int, int, void *, unsigned int)'),
   getsockopt: declare('int getsockopt(int, int, int, void *, void *)'),
@@ -85,9 +84,9 @@ export function poll(fds: number, count: number, timeoutMs: number): number {
   return orErrno(calls.poll(fds, count, timeoutMs))
 }
 
-/** {@link poll} on a thread of libuv's pool, while the event loop goes on; `done` is called on it, whatever came of the call. */
-export function pollAside(fds: number, count: number, timeoutMs: number, done: () => void): void {
-  calls.poll.async(fds, count, timeoutMs, done)
+/** {@link poll} on a thread of libuv's pool, while the event loop goes on; `done` gets its result, -1 for any error. */
+export function pollAside(fds: number, count: number, timeoutMs: number, done: (ready: number) => void): void {
+  calls.poll.async(fds, count, timeoutMs, (error, ready) => done(error === null ? ready : -1))
 }
 
 /** Another descriptor of the same open file, closed on exec. */
@@ -101,10 +100,6 @@ export function socket(domain: number, type: number, protocol: number): number {
 
 export function bind(fd: number, address: Uint8Array): number {
   return orErrno(calls.bind(fd, address, address.length))
-}
-
-export function connect(fd: number, address: Uint8Array): number {
-  return orErrno(calls.connect(fd, address, address.length))
 }
 
 /** Own address of a socket, into `address`, which must be long enough. */

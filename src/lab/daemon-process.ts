@@ -28,7 +28,13 @@ export function mainProgram(moduleUrl: string = import.meta.url): string {
 export function suggestSubnet(plan: LabPlan, host: HostPlan): void {
   const files = hostFiles(plan.name, host.name)
   mkdirSync(files.stateDirectory, { recursive: true })
-  writeSubnetFile(files.subnetFile, { network: plan.network, subnet: host.subnet, mtuBytes: 1450, ipMasq: false })
+  writeSubnetFile(files.subnetFile, {
+    network: plan.network,
+    subnet: host.subnet,
+    ipv6: null,
+    mtuBytes: 1450,
+    ipMasq: false,
+  })
 }
 
 /** The daemon's command line. */

@@ -28,7 +28,9 @@ function local(host: number, more: Partial<LocalVtep> = {}): LocalVtep {
     underlayAddress: parseIpv4(`192.0.2.${host}`) ?? 0,
     overlayAddress: subnet.address,
     network,
+    ipv6Network: null,
     subnet,
+    ipv6Subnet: null,
     mtuBytes: 1450,
     ...more,
   }

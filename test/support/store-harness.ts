@@ -34,6 +34,7 @@ export function request(publicIp: string, previous: string | null = null, config
     network: parseNetworkConfig(config),
     publicIp: parseIpv4(publicIp)!,
     previousSubnet: previous === null ? null : parsePrefix(previous),
+    previousIpv6Subnet: null,
     attributes: () => attributesOf(publicIp),
   }
 }

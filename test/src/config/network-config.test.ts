@@ -161,7 +161,6 @@ describe('impossible networks are refused', () => {
     ['an unknown backend', { Network: '10.0.0.0/16', Backend: { Type: 'gre' } }, 'Backend.Type'],
     ['a backend without a type', { Network: '10.0.0.0/16', Backend: {} }, 'Backend'],
     ['a null backend', { Network: '10.0.0.0/16', Backend: null }, 'Backend'],
-    ['IPv6', { Network: '10.0.0.0/16', EnableIPv6: true, IPv6Network: 'fc00::/48' }, 'EnableIPv6'],
     ['no family', { Network: '10.0.0.0/16', EnableIPv4: false }, 'EnableIPv4'],
   ])('%s', (_, config, field) => {
     const error = refusal(config)

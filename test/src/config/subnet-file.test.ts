@@ -8,7 +8,7 @@ import { temporaryDirectory } from '../../support/temporary-directory.ts'
 
 const NETWORK = parsePrefix('10.244.0.0/16')!
 const SUBNET = parsePrefix('10.244.1.0/24')!
-const FILE = { network: NETWORK, subnet: SUBNET, mtuBytes: 1450, ipMasq: false }
+const FILE = { network: NETWORK, subnet: SUBNET, ipv6: null, mtuBytes: 1450, ipMasq: false }
 const TEXT = 'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n'
 
 function remembered(text: string) {
@@ -102,10 +102,10 @@ describe('a file that is no longer true', () => {
   const other = parsePrefix('10.244.2.0/24')!
   test.each([
     ['another subnet', { network: NETWORK, subnet: other }, false],
-    ['another network', { network: parsePrefix('10.0.0.0/8'), subnet: SUBNET }, false],
+    ['another network', { network: parsePrefix('10.0.0.0/8')!, subnet: SUBNET }, false],
     ['the same', { network: NETWORK, subnet: SUBNET }, true],
-    ['a subnet that is not known yet', { network: NETWORK, subnet: null }, true],
-    ['nothing known yet', { network: null, subnet: null }, true],
+    ['a subnet that is not known yet', { network: NETWORK }, true],
+    ['nothing known yet', {}, true],
   ])('compared with %s', (_, known, stays) => {
     const path = `${temporaryDirectory()}/subnet.env`
     writeSubnetFile(path, FILE)

@@ -135,7 +135,7 @@ describe('identity', () => {
     const theirs = peerLease('10.244.1.0/24', '192.0.2.9', '0a:00:00:00:00:09')
     host.shared.edit(() => [theirs])
     const file = { network: parsePrefix('10.244.0.0/16')!, subnet: theirs.subnet, mtuBytes: 1450, ipMasq: false }
-    writeSubnetFile(host.subnetFile, file)
+    writeSubnetFile(host.subnetFile, { ...file, ipv6: null })
     const { agent } = await started(host)
     expect(formatPrefix(agent.local!.subnet)).not.toBe('10.244.1.0/24')
     expect(host.shared.book().leases()).toContainEqual(theirs)
@@ -173,6 +173,7 @@ describe('a restart', () => {
     const file = {
       network: parsePrefix('10.0.0.0/8')!,
       subnet: parsePrefix('10.9.1.0/24')!,
+      ipv6: null,
       mtuBytes: 1450,
       ipMasq: false,
     }

@@ -16,7 +16,9 @@ const LOCAL: LocalVtep = {
   underlayAddress: parseIpv4('192.0.2.1') ?? 0,
   overlayAddress: parseIpv4('10.244.1.0') ?? 0,
   network: { address: parseIpv4('10.244.0.0') ?? 0, length: 16 },
+  ipv6Network: null,
   subnet: { address: parseIpv4('10.244.1.0') ?? 0, length: 24 },
+  ipv6Subnet: null,
   mtuBytes: 1450,
 }
 const FITTING = { id: 1, port: 8472, local: '192.0.2.1', link: 'eth0', learning: false, udp_csum: true }

@@ -3,8 +3,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseIpv4 } from '../../../dataplane/wire/address.ts'
 import { formatPrefix, type Ipv4Prefix, overlaps, parsePrefix, prefixAround } from '../../../dataplane/wire/prefix.ts'
-import { parseNetworkConfig, type SubnetRange } from '../../../src/config/network-config.ts'
-import { allocate, chooseSubnet, fitsRange, MAX_CANDIDATES } from '../../../src/lease/allocate.ts'
+import { parseNetworkConfig } from '../../../src/config/network-config.ts'
+import type { SubnetRange } from '../../../src/config/subnet-range.ts'
+import { allocate, chooseSubnet, type DualRange, fitsRange, MAX_CANDIDATES } from '../../../src/lease/allocate.ts'
 import type { Lease } from '../../../src/lease/lease.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 
@@ -12,13 +13,13 @@ const MAC = '0a:00:00:00:00:01'
 const A = parseIpv4('192.0.2.1')!
 const RANGE = rangeOf('10.244.0.0/16')
 
-function rangeOf(network: string, more: object = {}): SubnetRange {
+function rangeOf(network: string, more: object = {}): DualRange {
   return parseNetworkConfig(JSON.stringify({ Network: network, ...more }))
 }
 
 function choose(leases: readonly Lease[], previous: string | null = null, range = RANGE, blocked: Ipv4Prefix[] = []) {
   const previousSubnet = previous === null ? null : parsePrefix(previous)
-  return chooseSubnet({ range, publicIp: A, previousSubnet }, leases, blocked, () => 0)
+  return chooseSubnet({ range, publicIp: A, previousSubnet, previousIpv6Subnet: null }, leases, blocked, () => 0)
 }
 
 /** The subnet chosen, and how. */

@@ -1,12 +1,12 @@
 // The kernel's own VXLAN device: makes it, keeps a compatible one, refuses somebody else's. Pure planning first, then
 // the one function that acts.
 import { createSocket } from 'node:dgram'
-import { formatIpv4, formatMac } from '../../dataplane/index.ts'
+import { formatAddress, formatIpv4, formatMac, type Prefix } from '../../dataplane/index.ts'
 import type { LocalVtep, VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { batch, type LinkInfo, readLink, showJson } from './ip.ts'
-import { inspectOverlayDevice, ipv4AddressesIn, quietRouterAdvertisements } from './overlay-link.ts'
+import { addAddress, addressesIn, allowIpv6, inspectOverlayDevice, quietRouterAdvertisements } from './overlay-link.ts'
 import { DEVICE_ALIAS } from './route-protocol.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
 
@@ -29,11 +29,10 @@ export function deviceDifferences(link: LinkInfo, local: VtepOutline, udpChecksu
   return differences
 }
 
-/** Commands that dress the device: MAC, MTU, alias, /32 address, up. */
+/** Commands that make the device, or put right MAC, MTU and alias of one that is there. */
 export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum: boolean, hasIpv6 = true): string[] {
   const name = local.deviceName
   const mac = formatMac(local.mac)
-  const address = `${formatIpv4(local.overlayAddress)}/32`
   const plan: string[] = []
   if (link === null) {
     const checksum = udpChecksum ? 'udpcsum' : 'noudpcsum'
@@ -48,11 +47,27 @@ export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum:
     if (link.mtu !== local.mtuBytes) plan.push(`link set dev ${name} mtu ${local.mtuBytes}`)
     if (link.ifalias !== DEVICE_ALIAS) plan.push(`link set dev ${name} alias ${DEVICE_ALIAS}`)
   }
-  const present = ipv4AddressesIn(link, local.network)
-  if (!present.includes(address)) plan.push(`address add ${address} dev ${name}`)
-  for (const old of present) if (old !== address) plan.push(`address delete ${old} dev ${name}`)
-  plan.push(`link set dev ${name} up`)
   return plan
+}
+
+/** Commands that give the device an address of each family, and bring it up. */
+export function planAddresses(local: LocalVtep, link: LinkInfo | null): string[] {
+  const { deviceName: name, network, overlayAddress, ipv6Network, ipv6Subnet } = local
+  const plan = planAddress(name, link, network, `${formatIpv4(overlayAddress)}/32`)
+  if (ipv6Network !== null && ipv6Subnet !== null) {
+    plan.push(...planAddress(name, link, ipv6Network, `${formatAddress(ipv6Subnet.address)}/128`))
+  }
+  return [...plan, `link set dev ${name} up`]
+}
+
+/** Of the addresses inside a network the device has one in the end. */
+function planAddress(name: string, link: LinkInfo | null, network: Prefix, address: string): string[] {
+  const present = addressesIn(link, network)
+  const old = present.filter((other) => other !== address)
+  return [
+    ...(present.includes(address) ? [] : [addAddress(address, name)]),
+    ...old.map((other) => `address delete ${other} dev ${name}`),
+  ]
 }
 
 /**
@@ -110,6 +125,8 @@ export async function ensureKernelDevice(local: LocalVtep, udpChecksum: boolean,
   }
   try {
     await batch('ip', planDevice(local, link, udpChecksum, kernelHasIpv6()), where)
+    if (local.ipv6Network !== null) await allowIpv6(name, where)
+    await batch('ip', planAddresses(local, link), where)
   } catch (error) {
     if (link === null) await batch('ip', [`link delete dev ${name}`], where).catch(() => {})
     throw explainDeviceFailure(error, local)

@@ -12,6 +12,7 @@ const overlay = (address: string, mtuBytes = 1450) => ({
   overlayAddress: parseIpv4(address) ?? 0,
   mtuBytes,
   network: NETWORK,
+  ipv6: null,
 })
 
 /** A namespace with a persistent TUN of the overlay's name. */

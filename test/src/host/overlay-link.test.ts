@@ -9,6 +9,7 @@ const OVERLAY = {
   overlayAddress: parseIpv4('10.244.1.0') ?? 0,
   mtuBytes: 1450,
   network: { address: parseIpv4('10.244.0.0') ?? 0, length: 16 },
+  ipv6: null,
 }
 const ROUTE_COMMAND = 'route replace 10.244.0.0/16 dev flannel.1 proto 142 scope link src 10.244.1.0'
 

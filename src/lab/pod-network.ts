@@ -35,10 +35,15 @@ function bridgeCommands({ subnet, ipv6Subnet, mtuBytes, pods }: PodNetwork): str
     `link add cni0 mtu ${mtuBytes} type bridge mcast_snooping 0`,
     'link set dev cni0 addrgenmode none',
     `address add ${bridgeAddress(subnet)}/${subnet.length} brd + dev cni0`,
-    ...(ipv6Subnet === null ? [] : [ipv6Address(bridgeAddress(ipv6Subnet), ipv6Subnet, 'cni0')]),
+    ...(ipv6Subnet === null ? [] : ipv6BridgeCommands(ipv6Subnet)),
     'link set dev cni0 up',
     ...ports,
   ]
+}
+
+/** Without a link-local address of its own a router does not look for the neighbours that it forwards to. */
+function ipv6BridgeCommands(subnet: Ipv6Prefix): string[] {
+  return [ipv6Address(bridgeAddress(subnet), subnet, 'cni0'), 'address add fe80::1/64 dev cni0 nodad']
 }
 
 /** Nobody else has it: it need not be asked for before it may be used. */

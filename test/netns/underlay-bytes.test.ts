@@ -3,9 +3,11 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { describeLayers } from '../../dataplane/index.ts'
 import { hexOf } from '../../dataplane/wire/field.ts'
+import { DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ROUTING } from '../../dataplane/wire/ipv6-extension.ts'
 import * as tcp from '../../dataplane/wire/tcp.ts'
 import { startDaemon, waitReady } from '../../src/lab/daemon-process.ts'
 import type { Lab } from '../../src/lab/lab.ts'
+import type { AddressFamily } from '../../src/lab/ping.ts'
 import { LAB_DEFAULTS } from '../../src/lab/plan.ts'
 import { signal, waitGone } from '../../src/lab/process-identity.ts'
 import { Capture } from '../support/capture.ts'
@@ -15,14 +17,17 @@ import { ip } from '../support/own-namespace.ts'
 import { countingBytes, type IpOptions, icmpEcho, tcpPacket, udpPacket, viewOf } from '../support/packets.ts'
 import { describeWireChecksums } from '../support/wire-checksums.ts'
 
-const LAB = { name: 'bytes', hosts: 2, pods: 1, underlay: 'wire' } as const
+const LAB = { name: 'bytes', hosts: 2, pods: 1, ipv6: true, underlay: 'wire' } as const
 const payload = (length: number) => countingBytes(length)
 /** Not what the checks of a stack expect, but what a router forwards. */
 const lone = (fragmentWord: number): IpOptions => ({ fragmentWord })
 const MORE = 0x2000
+const FIRST_NUMBER = 0x1000
 
 /** Name → packet of pod1.1 to pod2.1. Each goes out once. */
-const PACKETS: Readonly<Record<string, (path: IpOptions) => Uint8Array>> = {
+type Packets = Readonly<Record<string, (path: IpOptions) => Uint8Array>>
+
+const IPV4_PACKETS: Packets = {
   'an echo request': (path) => icmpEcho(path),
   'an echo request without payload': (path) => icmpEcho({ ...path, payload: payload(0) }),
   'an echo request of odd length': (path) => icmpEcho({ ...path, payload: payload(57) }),
@@ -50,6 +55,68 @@ const PACKETS: Readonly<Record<string, (path: IpOptions) => Uint8Array>> = {
   'IPv4 options': (path) => udpPacket({ ...path, options: new Uint8Array(8).fill(1), payload: payload(20) }),
 }
 
+/** PadN of four bytes: any node passes over it (RFC 8200 §4.2). */
+const PADDING = Uint8Array.of(1, 4, 0, 0, 0, 0)
+/** An option for experiments that may be passed over (RFC 4727 §3): Linux drops longer padding. */
+const OPTION = Uint8Array.of(0x1e, 12, ...payload(12))
+/** Type 253 is for experiments (RFC 3692); no segment left, so nobody on the way has to know it. */
+const DONE_ROUTING = Uint8Array.of(253, 0, 0, 0, 0, 0)
+/** The fragment header's offset in units of 8 bytes, the flag for more, and the identification. */
+const fragment = (offset: number, more: 0 | 1) => Uint8Array.of(offset >> 5, ((offset << 3) & 0xff) | more, 0, 0, 0, 7)
+
+const IPV6_PACKETS: Packets = {
+  'an ICMPv6 echo request': (path) => icmpEcho(path),
+  'an ICMPv6 echo request without payload': (path) => icmpEcho({ ...path, payload: payload(0) }),
+  'an ICMPv6 echo request of odd length': (path) => icmpEcho({ ...path, payload: payload(57) }),
+  'UDPv6 without payload': (path) => udpPacket(path),
+  'UDPv6 of one byte': (path) => udpPacket({ ...path, payload: payload(1) }),
+  'UDPv6 of odd length': (path) => udpPacket({ ...path, payload: payload(777) }),
+  'UDPv6 that fills the MTU': (path) => udpPacket({ ...path, payload: payload(1402) }),
+  'UDPv6 one byte below the MTU': (path) => udpPacket({ ...path, payload: payload(1401) }),
+  'UDPv6 without a checksum': (path) => udpPacket({ ...path, payload: payload(64), checksum: 'unused' }),
+  'UDPv6 with a wrong checksum': (path) => udpPacket({ ...path, payload: payload(64), checksum: 'bad' }),
+  'a TCPv6 segment': (path) => tcpPacket({ ...path, payload: payload(100) }),
+  'a TCPv6 segment of odd length': (path) => tcpPacket({ ...path, payload: payload(1001) }),
+  'a TCPv6 segment that fills the MTU': (path) => tcpPacket({ ...path, payload: payload(1390) }),
+  'a TCPv6 SYN with options': (path) =>
+    tcpPacket({ ...path, flags: tcp.FLAG_SYN, tcpOptions: Uint8Array.of(2, 4, 5, 0x6e, 1, 1, 4, 2) }),
+  'IPv6 with DSCP': (path) => udpPacket({ ...path, tos: 0xb8, payload: payload(20) }),
+  'IPv6 with ECT(1)': (path) => udpPacket({ ...path, tos: 1, payload: payload(20) }),
+  'IPv6 with ECT(0)': (path) => tcpPacket({ ...path, tos: 2, payload: payload(20) }),
+  'IPv6 with CE': (path) => tcpPacket({ ...path, tos: 3, payload: payload(20) }),
+  'IPv6 with CE and DSCP': (path) => icmpEcho({ ...path, tos: 0xbb }),
+  'a hop limit about to end': (path) => udpPacket({ ...path, ttl: 2, payload: payload(20) }),
+  'hop-by-hop options': (path) => udpPacket({ ...path, extensions: [[HOP_BY_HOP, PADDING]], payload: payload(20) }),
+  'TCPv6 behind hop-by-hop options': (path) =>
+    tcpPacket({ ...path, extensions: [[HOP_BY_HOP, OPTION]], payload: payload(99) }),
+  'destination options': (path) =>
+    tcpPacket({ ...path, extensions: [[DESTINATION_OPTIONS, OPTION]], payload: payload(20) }),
+  'a routing header that is done': (path) =>
+    icmpEcho({ ...path, extensions: [[ROUTING, DONE_ROUTING]], payload: payload(20) }),
+  'a first IPv6 fragment': (path) =>
+    udpPacket({ ...path, extensions: [[FRAGMENT, fragment(0, 1)]], payload: payload(64) }),
+  'a later IPv6 fragment': (path) =>
+    udpPacket({ ...path, extensions: [[FRAGMENT, fragment(181, 0)]], payload: payload(63) }),
+  'an atomic IPv6 fragment': (path) =>
+    udpPacket({ ...path, extensions: [[FRAGMENT, fragment(0, 0)]], payload: payload(64) }),
+  'a fragment behind hop-by-hop and destination options': (path) =>
+    udpPacket({
+      ...path,
+      extensions: [
+        [HOP_BY_HOP, PADDING],
+        [DESTINATION_OPTIONS, PADDING],
+        [FRAGMENT, fragment(0, 1)],
+      ],
+      payload: payload(1360),
+    }),
+}
+
+const FAMILIES: readonly (readonly [AddressFamily, Packets])[] = [
+  [4, IPV4_PACKETS],
+  [6, IPV6_PACKETS],
+]
+const NAMES = FAMILIES.flatMap(([, packets]) => Object.keys(packets))
+
 /** Fields of the outer headers that a sender chooses as it likes, and the checksums over them. */
 const FREE: readonly (readonly [layer: string, name: string])[] = [
   ['IPv4', 'identification'],
@@ -72,31 +139,36 @@ function withoutFreeFields(frame: Uint8Array): string {
   return hexOf(copy, ' ')
 }
 
-/** Sends every packet once and gives the frames that leave host1 for them. */
-async function framesOf(lab: Lab): Promise<Uint8Array[]> {
-  const source = lab.endpoint('pod1.1').address
-  const destination = lab.endpoint('pod2.1').address
-  expect(await lab.ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 }) // neighbours are known from here on
+/** Sends every packet of a family once and gives the frames that leave host1 for them. */
+async function framesOf(lab: Lab, [family, packets]: (typeof FAMILIES)[number]): Promise<Uint8Array[]> {
+  const source = lab.endpoint('pod1.1', family).address
+  const destination = lab.endpoint('pod2.1', family).address
+  expect(await lab.ping('pod1.1', 'pod2.1', { family })).toMatchObject({ received: 1 }) // neighbours are known now
   const capture = await Capture.start({
     namespace: lab.namespace('host1'),
     device: 'eth0',
     direction: 'out',
     filter: 'udp dst port 8472',
   })
-  const sender = NamespaceSocket.ipv4(lab.namespace('pod1.1'), destination)
-  for (const [index, build] of Object.values(PACKETS).entries()) {
-    await sender.write(build({ source, destination, ttl: 64, identification: 0x1000 + index }))
+  const sender = NamespaceSocket[family === 4 ? 'ipv4' : 'ipv6'](lab.namespace('pod1.1'), destination)
+  for (const [index, build] of Object.values(packets).entries()) {
+    const number = FIRST_NUMBER + index
+    await sender.write(build({ source, destination, ttl: 64, identification: number, flowLabel: number }))
   }
   sender.close()
-  await expect.poll(() => capture.frames().length).toBeGreaterThanOrEqual(Object.keys(PACKETS).length)
+  await expect.poll(() => capture.frames().length).toBeGreaterThanOrEqual(Object.keys(packets).length)
   // Flows leave from ports of their own, and in no order among each other.
-  return (await capture.stop()).sort((a, b) => innerIdentification(a) - innerIdentification(b))
+  return (await capture.stop()).sort((a, b) => innerNumber(a) - innerNumber(b))
 }
 
-function innerIdentification(frame: Uint8Array): number {
-  const note = notesOf(frame).findLast(({ layer, name }) => layer === 'IPv4' && name === 'identification')
-  if (note === undefined) throw new Error('no inner IPv4 header in the frame')
-  return viewOf(frame).getUint16(note.at)
+/** The number that the packet was given: IPv4's identification, IPv6's flow label. */
+function innerNumber(frame: Uint8Array): number {
+  const notes = notesOf(frame)
+  const label = notes.find(({ layer, name }) => layer === 'IPv6' && name === 'flowLabel')
+  if (label !== undefined) return viewOf(frame).getUint32(label.at - 1) & 0xfffff
+  const identification = notes.findLast(({ layer, name }) => layer === 'IPv4' && name === 'identification')
+  if (identification === undefined) throw new Error('no inner header in the frame')
+  return viewOf(frame).getUint16(identification.at)
 }
 
 /** Ends our daemon on host1 and starts one there that leaves packets to the kernel; lease and MAC stay. */
@@ -121,21 +193,19 @@ describe('the frame on the wire', () => {
   })
 
   test('can be had from both dataplanes', async () => {
-    ours = await framesOf(lab())
+    const all = async () => [await framesOf(lab(), FAMILIES[0]!), await framesOf(lab(), FAMILIES[1]!)].flat()
+    ours = await all()
     await handOverToKernel(lab())
-    kernels = await framesOf(lab())
-    expect(ours).toHaveLength(Object.keys(PACKETS).length)
+    kernels = await all()
+    expect(ours).toHaveLength(NAMES.length)
     expect(kernels).toHaveLength(ours.length)
   })
 
-  test.each(Object.keys(PACKETS).map((name, index) => [name, index] as const))(
-    'is the kernel’s, byte for byte: %s',
-    (_, index) => {
-      expect(withoutFreeFields(ours[index]!)).toBe(withoutFreeFields(kernels[index]!))
-    },
-  )
+  test.each(NAMES.map((name, index) => [name, index] as const))('is the kernel’s, byte for byte: %s', (_, index) => {
+    expect(withoutFreeFields(ours[index]!)).toBe(withoutFreeFields(kernels[index]!))
+  })
 
-  test.each(Object.keys(PACKETS).map((name, index) => [name, index] as const))(
+  test.each(NAMES.map((name, index) => [name, index] as const))(
     'has right checksums outside, whatever is inside: %s',
     (_, index) => {
       for (const frame of [ours[index]!, kernels[index]!]) {

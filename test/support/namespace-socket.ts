@@ -6,7 +6,7 @@ import { EAGAIN, ECONNREFUSED, ENOBUFS } from '../../dataplane/io/errno.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
 import { AF_INET, socketAddress } from '../../dataplane/io/linux/message-header.ts'
 import { IOVEC_BYTES, PacketMemory } from '../../dataplane/memory/packet-memory.ts'
-import { ip as address } from './packets.ts'
+import { ip as address, bytesOfIpv6, ip6 } from './packets.ts'
 
 const CLONE_NEWNET = 0x40000000
 const SOCK_DGRAM = 2
@@ -18,8 +18,12 @@ const SOL_UDP = 17
 const SO_SNDBUFFORCE = 32
 const SO_RCVBUFFORCE = 33
 const UDP_SEGMENT = 103
-/** raw(7): the IPv4 header is ours; the kernel fills in its checksum. */
+/** raw(7): the IP header is ours; the kernel fills in IPv4's checksum. */
 const IPPROTO_RAW = 255
+const AF_INET6 = 10
+/** struct sockaddr_in6, ipv6(7): family, port, flow label, address, scope. */
+const SOCKADDR_IN6_BYTES = 28
+const SIN6_ADDRESS = 8
 const AF_PACKET = 17
 const ETH_P_IP = 0x0800
 const SOCKADDR_LL_BYTES = 20
@@ -81,6 +85,16 @@ export class NamespaceSocket {
   static ipv4(namespace: string, to: string): NamespaceSocket {
     const fd = makeSocket(namespace, AF_INET, SOCK_RAW, IPPROTO_RAW)
     checked(libc.connect(fd, socketAddress(address(to), 0)), 'connect')
+    return new NamespaceSocket(fd)
+  }
+
+  /** Whole IPv6 packets, routed to `to`. */
+  static ipv6(namespace: string, to: string): NamespaceSocket {
+    const fd = makeSocket(namespace, AF_INET6, SOCK_RAW, IPPROTO_RAW)
+    const name = new Uint8Array(SOCKADDR_IN6_BYTES)
+    new DataView(name.buffer).setUint16(0, AF_INET6, true)
+    name.set(bytesOfIpv6(ip6(to)), SIN6_ADDRESS)
+    checked(libc.connect(fd, name), 'connect')
     return new NamespaceSocket(fd)
   }
 

@@ -46,7 +46,13 @@ describe('a start', () => {
       'config-invalid',
       /"host-gw".*"vxlan" and "udp"/,
     ],
-    ['IPv6', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /EnableIPv6/],
+    ['IPv6 without a network', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /IPv6Network/],
+    [
+      'IPv6 that does not say how it crosses',
+      '{"Network":"10.0.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}',
+      'config-invalid',
+      /EnableIPv6.*"IPv6OverIPv4": true/,
+    ],
   ])('with %s fails in one line, without a lease, a device or a file', async (_, config, code, words) => {
     const host = makeHost(config)
     const { agent, dataplane } = host.boot()

@@ -1,12 +1,14 @@
-// `npm run bench`: kernel VXLAN and flannelette in turns, on each kind of underlay.
+// `npm run bench`: two ways to forward in turns, kernel VXLAN and flannelette unless told otherwise, on each kind of
+// underlay.
 //
-//   main [--underlay veth,uso,wire] [--load tcp,small-packets] [--rounds 5] [--seconds 4] [-o json]
+//   main [--underlay veth,uso,wire] [--load tcp,small-packets] [--match kernel,ours] [--rounds 5] [--seconds 4] [-o json]
 //
 // Exit code 0 when every demanded ratio was reached, 1 when one was not or nothing could be measured, 2 for wrong usage.
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { EXIT, FlanneletteError } from '../../src/errors.ts'
 import { UNDERLAY_KINDS, type UnderlayKind } from '../../src/lab/plan.ts'
 import { type Comparison, compare, removeLabs } from './compare.ts'
+import { AGAINST_THE_KERNEL, CONTESTANTS, type Match } from './contestants.ts'
 import { readEnvironment } from './environment.ts'
 import type { Load } from './guards.ts'
 import { type Report, table } from './report.ts'
@@ -14,6 +16,7 @@ import { type Report, table } from './report.ts'
 interface Flags {
   readonly underlay: readonly UnderlayKind[]
   readonly load: readonly Load[]
+  readonly match: Match
   readonly rounds: number
   readonly seconds: number
   readonly output: 'text' | 'json'
@@ -23,9 +26,10 @@ const LOADS: readonly Load[] = ['tcp', 'small-packets']
 
 function flags(argv: readonly string[]): Flags {
   const command = new Command('bench')
-    .description('measures kernel VXLAN and flannelette in turns')
+    .description('measures two ways to forward in turns')
     .option('--underlay <kinds>', `some of ${UNDERLAY_KINDS.join(',')}`, listOf(UNDERLAY_KINDS), UNDERLAY_KINDS)
     .option('--load <loads>', `some of ${LOADS.join(',')}`, listOf(LOADS), LOADS)
+    .option('--match <pair>', `baseline and challenger, of ${CONTESTANTS.join(',')}`, pair, AGAINST_THE_KERNEL)
     .option('--rounds <count>', 'measurements of each', count, 5)
     .option('--seconds <seconds>', 'length of one', count, 4)
     .addOption(new Option('-o, --output <form>', 'form of the result').choices(['text', 'json']).default('text'))
@@ -42,21 +46,29 @@ function listOf<T extends string>(known: readonly T[]): (words: string) => T[] {
     })
 }
 
+function pair(words: string): Match {
+  const [baseline, challenger, more] = listOf(CONTESTANTS)(words)
+  if (baseline === undefined || challenger === undefined || more !== undefined || baseline === challenger) {
+    throw new InvalidArgumentError('two different ones, the baseline first')
+  }
+  return { baseline, challenger }
+}
+
 function count(word: string): number {
   if (!/^[1-9]\d{0,3}$/.test(word)) throw new InvalidArgumentError('a whole number from 1 to 9999')
   return Number(word)
 }
 
 async function main(argv: readonly string[]): Promise<number> {
-  const { underlay: underlays, load: loads, rounds, seconds, output } = flags(argv)
+  const { underlay: underlays, load: loads, match, rounds, seconds, output } = flags(argv)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => void removeLabs().finally(() => process.exit(EXIT.interrupted)))
+    process.once(signal, () => void removeLabs(match).finally(() => process.exit(EXIT.interrupted)))
   }
   const environment = await readEnvironment()
   const comparisons: Comparison[] = []
   for (const underlay of underlays) {
     const progress = (line: string) => console.error(line)
-    comparisons.push(...(await compare({ underlay, loads, rounds, seconds, progress })))
+    comparisons.push(...(await compare({ match, underlay, loads, rounds, seconds, progress })))
   }
   const report: Report = { version: 1, environment, seconds, comparisons }
   console.log(output === 'json' ? JSON.stringify(report, null, 2) : table(report))

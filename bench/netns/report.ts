@@ -10,7 +10,7 @@ export interface Report {
   readonly comparisons: readonly Comparison[]
 }
 
-const HEADINGS = ['underlay', 'load', 'kernel', 'ours', 'ours/kernel', 'demanded', 'CPU kernel', 'CPU ours', '']
+const HEADINGS = ['underlay', 'load', 'baseline', 'challenger', 'ratio', 'demanded', 'CPU of both', '', '']
 
 /** One line for each comparison: medians with the lowest and highest round, and CPU for each unit moved. */
 export function table(report: Report): string {
@@ -22,23 +22,23 @@ export function table(report: Report): string {
 
 function about({ environment, seconds, comparisons }: Report): string {
   const { kernel, system, cpu, cores, node, commit, iperf3, at } = environment
-  const rounds = comparisons[0]?.kernel.rounds.length ?? 0
+  const rounds = comparisons[0]?.base.rounds.length ?? 0
   return [
     `Linux ${kernel}, ${system}, ${cores} × ${cpu}, Node ${node}, ${iperf3}, commit ${commit}, ${at}`,
     `medians of ${rounds} rounds in turns, ${seconds} s each, lowest and highest in brackets; CPU of the whole machine`,
   ].join('\n')
 }
 
-function row({ underlay, load, unit, kernel, ours, ratio, guard }: Comparison): string[] {
+function row({ underlay, load, unit, baseline, challenger, base, challenge, ratio, guard }: Comparison): string[] {
   return [
     underlay,
     load === 'tcp' ? 'one TCP stream' : '64-byte UDP, one flow',
-    figure(kernel, unit),
-    figure(ours, unit),
+    `${baseline} ${figure(base, unit)}`,
+    `${challenger} ${figure(challenge, unit)}`,
     ratio.toFixed(2),
     guard === null ? '-' : `≥ ${guard}`,
-    cpu(kernel, unit),
-    cpu(ours, unit),
+    cpu(base, unit),
+    cpu(challenge, unit),
     guard !== null && ratio < guard ? 'too slow' : '',
   ]
 }

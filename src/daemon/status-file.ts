@@ -80,6 +80,8 @@ export interface DaemonStatus {
 /** Everything there is to say of an agent now. */
 export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): DaemonStatus {
   const { local, manager, peers } = agent
+  // Before the features: what the counters tell of a downgrade is part of these.
+  const counters = local === null ? {} : dataplane.counters()
   return {
     version: 1,
     since: new Date(clock.wallMs()).toISOString(),
@@ -106,7 +108,7 @@ export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): 
       const [outer, inner] = [formatIpv4(outerSource), formatAddress(innerSource)]
       return { outerSource: outer, innerSource: inner, reason, packets, lastSeen: new Date(lastSeenMs).toISOString() }
     }),
-    counters: local === null ? {} : dataplane.counters(),
+    counters,
   }
 }
 

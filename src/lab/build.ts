@@ -5,12 +5,22 @@ import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/inde
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { startDaemon, suggestSubnet, waitReady } from './daemon-process.ts'
-import type { UpContext } from './lab.ts'
 import { hostFiles, type LabHost, type LabState, writeLabState } from './lab-state.ts'
 import { createNamespaces } from './namespaces.ts'
 import { type LabPlan, podAddress } from './plan.ts'
 import { buildPodNetwork } from './pod-network.ts'
 import { buildUnderlay } from './underlay.ts'
+
+/** One line of progress for people. */
+export type Progress = (line: string) => void
+
+export interface UpContext {
+  readonly progress?: Progress
+  /** Stops the start; what was built is removed again. */
+  readonly signal?: AbortSignal
+  /** The calling process takes the lab down itself; if it dies before, the next lab of that name clears it away. */
+  readonly owned?: boolean
+}
 
 /** Returns the state of the finished lab, which is on disk as well. @throws FlanneletteError `host-command`, `lab-state` */
 export async function buildLab(plan: LabPlan, initial: LabState, context: UpContext): Promise<LabState> {

@@ -2,7 +2,7 @@
 // forwards, duplication where a frame enters it; with a direct link they sit where the hosts receive. Pure.
 import { FlanneletteError } from '../errors.ts'
 import { replaceTable } from '../host/nft.ts'
-import type { LabHost } from './lab-state.ts'
+import type { HostPlan } from './plan.ts'
 import { UNDERLAY_INTERFACE } from './underlay.ts'
 
 export type Fault =
@@ -23,7 +23,7 @@ const PARTS_PER_PERCENT = 1000
 export interface FaultPlace {
   /** `null` with a direct link. */
   readonly switchNamespace: string | null
-  readonly hosts: readonly Pick<LabHost, 'name' | 'namespace' | 'underlayAddress'>[]
+  readonly hosts: readonly Pick<HostPlan, 'name' | 'namespace' | 'underlayAddress'>[]
 }
 
 /** Namespace → ruleset that puts exactly these faults in force and removes former ones. */

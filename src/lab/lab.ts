@@ -6,7 +6,7 @@ import type { DaemonStatus } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, type CommandOptions, type CommandResult } from '../host/command.ts'
 import { loadRuleset } from '../host/nft.ts'
-import { buildLab } from './build.ts'
+import { buildLab, type Progress, type UpContext } from './build.ts'
 import { readStatus, startDaemon, waitReady } from './daemon-process.ts'
 import { addFault, checkFault, checkHealing, type Fault, faultRulesets, hostsOf, withoutFaults } from './faults.ts'
 import { type IperfOptions, type IperfResult, iperf } from './iperf.ts'
@@ -23,17 +23,6 @@ import { type AddressFamily, type Endpoint, type PingOptions, type PingResult, p
 import { checkLabName, LAB_DEFAULTS, type LabOptions, networkConfigJson, planLab } from './plan.ts'
 import { identify, isAlive, signal, waitGone } from './process-identity.ts'
 import { occupancy, type Removed, tearDown } from './teardown.ts'
-
-/** One line of progress for people. */
-export type Progress = (line: string) => void
-
-export interface UpContext {
-  readonly progress?: Progress
-  /** Stops the start; what was built is removed again. */
-  readonly signal?: AbortSignal
-  /** The calling process takes the lab down itself; if it dies before, the next lab of that name clears it away. */
-  readonly owned?: boolean
-}
 
 /** A host as `status` shows it. */
 export interface HostReport extends LabHost {

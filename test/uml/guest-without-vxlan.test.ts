@@ -2,6 +2,8 @@
 // driver, and over a device without checksum offload. Figures are printed for the record; a guest is slow and proves
 // function, not speed.
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import type { BlastResult } from '../../bench/netns/blast.ts'
+import { blastProgram, SMALL_PACKET_BYTES } from '../../bench/netns/load.ts'
 import { isKernelAtLeast } from '../../dataplane/io/kernel-release.ts'
 import {
   expectIntact,
@@ -12,13 +14,28 @@ import {
   statusIn,
 } from '../support/guest-without-vxlan.ts'
 import { bootedHost, describeGuestWithoutVxlan } from '../support/guest-without-vxlan-tests.ts'
-import { GUEST, loadModule, mustRunIn, OUTSIDE, type RunningProgram, type UmlGuest } from '../support/uml-guest.ts'
+import {
+  GUEST,
+  loadModule,
+  mustRunIn,
+  OUTSIDE,
+  type Place,
+  type RunningProgram,
+  type UmlGuest,
+} from '../support/uml-guest.ts'
 
 const MEBIBYTES = 64
 /** Where a packet costs a call. */
 const FEWER_MEBIBYTES = 16
 /** Of the speed without a tunnel. Below it something is lost, not slow: a connection that waits for its timers. */
 const LEAST_RATIO = 0.03
+
+const SMALL_PACKETS_PORT = 5555
+const SMALL_PACKETS_SECONDS = 3
+/** The receiver starts before the sender, which takes its time in a guest, and outlives it. */
+const RECEIVER_LEAD_SECONDS = 2
+/** Packets a second: what even a guest forwards. */
+const LEAST_SMALL_PACKETS = 200
 
 /** Of 46 000 frames one in a hundred is hit. */
 const LEAST_HITS = 50
@@ -104,13 +121,17 @@ describe('with the next daemon on the same device', () => {
   test('the plain driver gets as much across, one packet a call, at a speed that is printed', async (context) => {
     const { guest, daemon, overlay } = bootedHost(host, context)
     const offload = await bothWays(guest, overlay)
+    const offloadSmall = await smallBothWays(guest, overlay)
     await end(daemon)
     const plainDaemon = await startDaemonIn(guest, 'vec0', ['--driver', 'plain'])
     onTestFinished(() => end(plainDaemon))
     expect(await statusIn(guest)).toMatchObject({ driver: 'plain', features: { 'udp-gso': { on: false } } })
-    const plain = await bothWays(guest, overlay)
-    const ratios = offload.map((speed, way) => (speed / plain[way]!).toFixed(2))
-    console.log(`bulk, offload to plain: ${ratios[0]} out, ${ratios[1]} in`)
+    const ratiosTo = (before: readonly number[], now: readonly number[]) =>
+      now.map((speed, way) => (before[way]! / speed).toFixed(2)).join(' out, ')
+    console.log(`bulk, offload to plain: ${ratiosTo(offload, await bothWays(guest, overlay))} in`)
+    const plainSmall = await smallBothWays(guest, overlay)
+    console.log(`64-byte UDP, offload to plain: ${ratiosTo(offloadSmall, plainSmall)} in`)
+    expect(Math.min(...offloadSmall, ...plainSmall)).toBeGreaterThan(LEAST_SMALL_PACKETS)
   })
 
   test('an underlay without checksum offload costs no packet: what old kernels refuse is sent again', async (context) => {
@@ -133,6 +154,24 @@ describe('with the next daemon on the same device', () => {
 async function bothWays(guest: UmlGuest, overlay: string): Promise<number[]> {
   const out = await expectIntact(guest, guest.outside, OUTSIDE_OVERLAY, FEWER_MEBIBYTES)
   return [out, await expectIntact(guest.outside, guest, overlay, FEWER_MEBIBYTES)]
+}
+
+/** 64-byte UDP packets that arrive in a second, out and in. */
+async function smallBothWays(guest: UmlGuest, overlay: string): Promise<number[]> {
+  const out = await smallPackets(guest, guest.outside, OUTSIDE_OVERLAY)
+  return [out, await smallPackets(guest.outside, guest, overlay)]
+}
+
+async function smallPackets(from: Place, to: Place, address: string): Promise<number> {
+  const blast = [process.execPath, blastProgram()]
+  const port = String(SMALL_PACKETS_PORT)
+  const receiver = to.start([...blast, 'receive', port, String(SMALL_PACKETS_SECONDS + RECEIVER_LEAD_SECONDS)])
+  const isReady = () => receiver.output.stderr.includes('ready') || receiver.output.exitCode !== null
+  await vi.waitUntil(isReady, { timeout: STATUS_LIMIT_MS, interval: 20 })
+  await mustRunIn(from, [...blast, 'send', address, port, String(SMALL_PACKET_BYTES), String(SMALL_PACKETS_SECONDS)])
+  const { stdout, stderr } = await receiver.ended
+  expect(stderr).toBe('ready\n')
+  return (JSON.parse(stdout) as BlastResult).packetsPerSecond
 }
 
 async function end(daemon: RunningProgram): Promise<void> {

@@ -1,7 +1,7 @@
 // The kernel's own VXLAN device: makes it, keeps a compatible one, refuses somebody else's. Pure planning first, then
 // the one function that acts.
 import { createSocket } from 'node:dgram'
-import { formatAddress, formatIpv4, formatMac, type Prefix } from '../../dataplane/index.ts'
+import { formatAddress, formatIpv4, formatMac } from '../../dataplane/index.ts'
 import type { LocalVtep, VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
@@ -52,20 +52,26 @@ export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum:
 
 /** Commands that give the device an address of each family, and bring it up. */
 export function planAddresses(local: LocalVtep, link: LinkInfo | null): string[] {
-  const { deviceName: name, network, overlayAddress, ipv6Network, ipv6Subnet } = local
-  const plan = planAddress(name, link, network, `${formatIpv4(overlayAddress)}/32`)
-  if (ipv6Network !== null && ipv6Subnet !== null) {
-    plan.push(...planAddress(name, link, ipv6Network, `${formatAddress(ipv6Subnet.address)}/128`))
-  }
-  return [...plan, `link set dev ${name} up`]
+  const { deviceName: name, network, overlayAddress, ipv6Subnet } = local
+  const ipv6 = ipv6Subnet === null ? null : `${formatAddress(ipv6Subnet.address)}/128`
+  return [
+    ...planAddress(name, addressesIn(link, network), `${formatIpv4(overlayAddress)}/32`),
+    // As flannel has it: all but link-local ones.
+    ...planAddress(name, globalIpv6Addresses(link), ipv6),
+    `link set dev ${name} up`,
+  ]
 }
 
-/** Of the addresses inside a network the device has one in the end. */
-function planAddress(name: string, link: LinkInfo | null, network: Prefix, address: string): string[] {
-  const present = addressesIn(link, network)
+function globalIpv6Addresses(link: LinkInfo | null): string[] {
+  const ipv6 = (link?.addr_info ?? []).filter(({ family, scope }) => family === 'inet6' && scope === 'global')
+  return ipv6.map(({ local, prefixlen }) => `${local}/${prefixlen}`)
+}
+
+/** Of these addresses the device has one in the end, or none. */
+function planAddress(name: string, present: readonly string[], address: string | null): string[] {
   const old = present.filter((other) => other !== address)
   return [
-    ...(present.includes(address) ? [] : [addAddress(address, name)]),
+    ...(address === null || present.includes(address) ? [] : [addAddress(address, name)]),
     ...old.map((other) => `address delete ${other} dev ${name}`),
   ]
 }

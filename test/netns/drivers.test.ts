@@ -10,6 +10,14 @@ const [toKernel, fromKernel, ours] = DIRECTIONS
 
 describeInterop({ driver: 'plain', underlay: 'veth', udpChecksum: true, directions: [fromKernel, ours], seconds: 1 })
 describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel], seconds: 1 })
+describeInterop({
+  family: 6,
+  driver: 'plain',
+  underlay: 'veth',
+  udpChecksum: false,
+  directions: [fromKernel],
+  seconds: 1,
+})
 
 /** A daemon with these flags, once it is ready. */
 async function daemonWith(...flags: string[]) {

@@ -62,13 +62,15 @@ describe('the VXLAN device', () => {
     const ipv6Network = parseIpv6Prefix('fd00:10:244::/48')
     const dual = { ...LOCAL, ipv6Network, ipv6Subnet: parseIpv6Prefix('fd00:10:244:1::/64') }
     const inet6 = (local: string) => ({ family: 'inet6' as const, local, prefixlen: 128, scope: 'global' })
-    const old = link({}, { addr_info: [inet6('fd00:10:244:9::'), inet6('fd99::1')] })
+    const old = link({}, { addr_info: [inet6('fd00:10:244:9::'), { ...inet6('fe80::1'), scope: 'link' }] })
     expect(planAddresses(dual, old)).toEqual([
       'address add 10.244.1.0/32 dev flannel.1',
       'address add fd00:10:244:1::/128 dev flannel.1 nodad',
       'address delete fd00:10:244:9::/128 dev flannel.1',
       'link set dev flannel.1 up',
     ])
+    expect(planAddresses(LOCAL, old)).not.toContain('address delete fe80::1/128 dev flannel.1')
+    expect(planAddresses(LOCAL, old)).toContain('address delete fd00:10:244:9::/128 dev flannel.1')
   })
 
   test('can leave the outer checksum out', () => {

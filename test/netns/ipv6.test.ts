@@ -1,11 +1,15 @@
 // IPv6 of pods over an IPv4 underlay: what hosts of both kinds set up for it, what pods are told, what is left out.
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
+import * as ethernet from '../../dataplane/wire/ethernet.ts'
+import { hexOf } from '../../dataplane/wire/field.ts'
 import * as icmpv6 from '../../dataplane/wire/icmpv6.ts'
 import { PROTOCOL_ICMPV6 } from '../../dataplane/wire/ipv6.ts'
 import { HOP_BY_HOP } from '../../dataplane/wire/ipv6-extension.ts'
 import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
+import { Capture } from '../support/capture.ts'
 import { DIRECTIONS } from '../support/interop.ts'
+import { IPV6_PACKETS } from '../support/ipv6-kinds.ts'
 import {
   counter,
   countersOf,
@@ -18,11 +22,12 @@ import {
 } from '../support/lab-under-test.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip } from '../support/own-namespace.ts'
-import { ipv6Packet } from '../support/packets.ts'
+import { ipv6Packet, viewOf } from '../support/packets.ts'
 import { letPodsSendMore, sweep } from '../support/size-sweep.ts'
 import { startTransfer } from '../support/transfer.ts'
 
 const SUBNET = (host: number) => `fd00:10:244:${host}::`
+const FIRST_LABEL = 0x1000
 const NOISE = 'outbound.dropped.link-local-or-multicast'
 const lines = (text: string) =>
   text
@@ -93,6 +98,35 @@ describe('hosts that carry IPv6 of their pods', () => {
     for (const sizeBytes of [1403, 4000, 60_000]) {
       expect(await lab().ping(from, to, { family: 6, count: 3, sizeBytes })).toMatchObject({ received: 3 })
     }
+  })
+
+  test.each([
+    ['pod1.1', 'pod3.1'],
+    ['pod2.1', 'pod1.1'],
+    ['pod1.1', 'pod2.1'],
+  ])('deliver packets of every kind from %s to %s as they were sent', async (from, to) => {
+    const [source, destination] = [lab().endpoint(from, 6).address, lab().endpoint(to, 6).address]
+    await lab().ping(from, to, { family: 6 }) // neighbours are known now
+    const namespace = lab().namespace(to)
+    const capture = await Capture.start({ namespace, device: 'eth0', direction: 'in', filter: `ip6 src ${source}` })
+    const sender = NamespaceSocket.ipv6(lab().namespace(from), destination)
+    const kinds = Object.entries(IPV6_PACKETS).filter(([name]) => name !== 'a hop limit about to end')
+    const sent = new Map<number, string>()
+    for (const [index, [name, build]] of kinds.entries()) {
+      const flowLabel = FIRST_LABEL + index
+      const path = { source, destination, flowLabel }
+      // Two hosts forward it.
+      sent.set(flowLabel, `${name}: ${hexOf(build({ ...path, ttl: 62 }))}`)
+      await sender.write(build({ ...path, ttl: 64 }))
+    }
+    sender.close()
+    const arrived = () => {
+      const packets = capture.frames().map((frame) => frame.subarray(ethernet.HEADER_LEN))
+      return new Map(packets.map((packet) => [viewOf(packet).getUint32(0) & 0xfffff, hexOf(packet)]))
+    }
+    await expect.poll(() => [...sent.keys()].filter((label) => !arrived().has(label))).toEqual([])
+    await capture.stop()
+    for (const [label, text] of sent) expect(`${text.split(': ')[0]}: ${arrived().get(label)}`).toBe(text)
   })
 
   test('tell a pod that no lease covers an address', async () => {

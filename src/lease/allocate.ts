@@ -46,8 +46,8 @@ export type SubnetChoice =
 
 /**
  * Own lease by public IP, else the previous subnet if nobody holds any of it, else a random free one; each family for
- * itself. `discard` are leases of ours that no longer fit the network config and must be deleted; of one whose IPv4 half
- * fits, because the network gained or lost its IPv6 half, that half is taken again. `blocked` are subnets of either
+ * itself. `discard` are leases of ours that no longer fit the network config and must be deleted; a half of them that does
+ * fit is taken again, as when the network gained or lost IPv6. `blocked` are subnets of either
  * family that must not be given out although no readable lease holds them. `random` gives numbers in [0, 1).
  * @throws FlanneletteError `out-of-subnets` (retryable)
  */
@@ -65,7 +65,7 @@ export function chooseSubnet(
   const search = { wish, leases, blocked, random, notes: [] as string[] }
   const held = own.find((lease) => fitsRange(range, lease.subnet))?.subnet
   const subnet = held ?? chooseHalf(search, range, wish.previousSubnet)
-  const ipv6Subnet = range.ipv6 === null ? null : chooseHalf(search, range.ipv6, wish.previousIpv6Subnet)
+  const ipv6Subnet = range.ipv6 === null ? null : chooseIpv6Half(search, range.ipv6, own)
   return { action: 'create', subnet, ipv6Subnet, discard, note: search.notes.join('; ') || null }
 }
 
@@ -75,6 +75,11 @@ interface Search {
   readonly blocked: readonly Prefix[]
   readonly random: () => number
   readonly notes: string[]
+}
+
+function chooseIpv6Half(search: Search, range: Ipv6SubnetRange, own: readonly Lease[]): Ipv6Prefix {
+  const held = own.map(ipv6HalfOf).find((half) => half !== null && fitsRange(range, half))
+  return held ?? chooseHalf(search, range, search.wish.previousIpv6Subnet)
 }
 
 /** The remembered subnet of a family, else a free one. @throws FlanneletteError `out-of-subnets` */
@@ -122,12 +127,13 @@ export function allocate(
     else blocked.add(prefixAround(prefix.address, subnetLength).address)
   }
   const candidates: Prefix[] = []
-  const first = prefixAround(subnetMin, subnetLength)
-  for (let subnet = first; subnet.address <= subnetMax; subnet = prefixBehind(subnet)) {
+  let subnet = prefixAround(subnetMin, subnetLength)
+  while (subnet.address <= subnetMax && candidates.length < MAX_CANDIDATES) {
     const { address } = subnet
-    if (blocked.has(address) || large.some((prefix) => containsAddress(prefix, address))) continue
-    candidates.push(subnet)
-    if (candidates.length === MAX_CANDIDATES) break
+    const cover = large.find((prefix) => containsAddress(prefix, address))
+    if (cover === undefined && !blocked.has(address)) candidates.push(subnet)
+    // Behind a larger prefix in one step: one of IPv6 holds more subnets than anybody could look at.
+    subnet = { ...prefixBehind(cover ?? subnet), length: subnetLength }
   }
   return candidates[Math.floor(random() * candidates.length)] ?? null
 }

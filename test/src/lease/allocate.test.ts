@@ -206,6 +206,23 @@ describe('with an IPv6 half', () => {
     },
   )
 
+  test('own lease whose IPv4 half does not fit any more keeps its IPv6 half', () => {
+    const old = peerLease('10.99.7.0/24', '192.0.2.1', MAC, 'fd00:10:244:7::/64')
+    const choice = chooseDual([old], ['10.99.7.0/24', 'fd00:10:244:7::/64'])
+    expect(halves(choice)).toBe('create 10.244.1.0/24 fd00:10:244:7::/64')
+  })
+
+  test('a lease that holds half of a huge network is stepped over', () => {
+    const range = rangeOf('10.244.0.0/16', { EnableIPv6: true, IPv6Network: 'fd00::/8' })
+    expect(halves(chooseDual([lease(2, '192.0.2.2', 'fd00::/9')], null, range))).toBe('create 10.244.1.0/24 fd80::/64')
+  })
+
+  test.each(['::/0', 'f000::/4'])('a lease that holds %s, up to the last address there is, ends the search', (half) => {
+    const range = rangeOf('10.244.0.0/16', { EnableIPv6: true, IPv6Network: 'fd00::/8' })
+    expect(() => chooseDual([lease(2, '192.0.2.2', half)], null, range)).toThrow(/out of subnets/)
+    expect(allocate(RANGE, [parsePrefix('0.0.0.0/0')!], () => 0)).toBeNull()
+  })
+
   test('a full IPv6 network is named as such', () => {
     const range = rangeOf('10.244.0.0/16', { EnableIPv6: true, IPv6Network: 'fd00::/62' })
     const taken = ['fd00:0:0:1::/64', 'fd00:0:0:2::/64', 'fd00:0:0:3::/64']

@@ -1,5 +1,6 @@
 // The log: one event a line on stderr, each with a fixed `event` name. Text on a terminal, JSON elsewhere. A warning
-// or error that repeats is written once and then counted, so that a broken store cannot fill a disk.
+// or error that repeats is written once and then counted, so that a broken store cannot fill a disk; one whose opposite
+// came in between is no repetition.
 import { pino } from 'pino'
 import type { Clock, Timer } from './clock.ts'
 
@@ -25,6 +26,16 @@ export const REPEAT_WINDOW_MS = 60_000
 
 /** Lines whose repetitions are counted at once. Bounded, since messages hold addresses and other free text. */
 const MAX_TRACKED = 256
+
+/** Events that undo each other: what is said of the one is news again once the other was said. */
+export const OPPOSITES: readonly (readonly [string, string])[] = [
+  ['underlay-lost', 'underlay-back'],
+  ['device-lost', 'device-restored'],
+  ['store-disconnected', 'store-connected'],
+  ['peer-pending', 'peer-programmed'],
+  ['peers-not-replaced', 'peers-replaced'],
+]
+const OPPOSITE_OF = new Map(OPPOSITES.flatMap(([one, other]) => [[one, other] as const, [other, one] as const]))
 
 /** A log that says nothing, for code that is used without a person watching. */
 export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {} }
@@ -55,7 +66,10 @@ export function createLog(options: LogOptions): Log & { close(): void } {
   const limiter = new RepeatLimiter(options.clock, emit)
   return {
     debug: (event, message, fields) => emit('debug', event, message, fields),
-    info: (event, message, fields) => emit('info', event, message, fields),
+    info: (event, message, fields) => {
+      limiter.endOpposite(event)
+      emit('info', event, message, fields)
+    },
     warn: (event, message, fields) => limiter.offer('warn', event, message, fields),
     error: (event, message, fields) => limiter.offer('error', event, message, fields),
     close: () => limiter.close(),
@@ -65,15 +79,17 @@ export function createLog(options: LogOptions): Log & { close(): void } {
 type Emit = (level: LogLevel, event: string, message: string, fields?: LogFields) => void
 
 interface Repetition {
+  readonly event: string
   count: number
   readonly timer: Timer
+  flush(): void
 }
 
 /** Lets the first of equal lines pass and says at the end of the window how many followed. */
 class RepeatLimiter {
   readonly #clock: Clock
   readonly #emit: Emit
-  readonly #seen = new Map<string, Repetition & { flush(): void }>()
+  readonly #seen = new Map<string, Repetition>()
 
   constructor(clock: Clock, emit: Emit) {
     this.#clock = clock
@@ -81,6 +97,7 @@ class RepeatLimiter {
   }
 
   offer(level: 'warn' | 'error', event: string, message: string, fields?: LogFields): void {
+    this.endOpposite(event)
     const key = `${level} ${event} ${message}`
     const known = this.#seen.get(key)
     if (known !== undefined) {
@@ -96,11 +113,22 @@ class RepeatLimiter {
       const times = `${entry.count} more times within ${REPEAT_WINDOW_MS / 1000} s`
       this.#emit(level, event, `${message} (${times})`, { ...fields, repeated: entry.count })
     }
-    this.#seen.set(key, { count: 0, timer: this.#clock.after(REPEAT_WINDOW_MS, flush), flush })
+    this.#seen.set(key, { event, count: 0, timer: this.#clock.after(REPEAT_WINDOW_MS, flush), flush })
+  }
+
+  /** Writes the counts of what this event undoes, and forgets it: its next time is no repetition. */
+  endOpposite(event: string): void {
+    const opposite = OPPOSITE_OF.get(event)
+    if (opposite !== undefined) this.#end((entry) => entry.event === opposite)
   }
 
   close(): void {
+    this.#end(() => true)
+  }
+
+  #end(isOver: (entry: Repetition) => boolean): void {
     for (const entry of [...this.#seen.values()]) {
+      if (!isOver(entry)) continue
       entry.timer.cancel()
       entry.flush()
     }

@@ -19,8 +19,10 @@ export interface Scenario {
   readonly name: string
   /** VXLAN unless told otherwise. */
   readonly encapsulation?: 'vxlan' | 'udp'
-  /** As the TUN of the sending node delivers it, virtio-net header first. */
-  readonly packet: () => Uint8Array
+  /** As the TUN of the sending node delivers it, virtio-net header first; all flows have packets of one length. */
+  readonly packet: (flow: number) => Uint8Array
+  /** Flows whose packets take turns; one unless told otherwise. */
+  readonly flows?: number
   /** Packets of that kind that one message of the underlay carries, roughly: bounds what is sent before it is received. */
   readonly readsPerTurn: number
 }
@@ -89,6 +91,12 @@ export const SCENARIOS: readonly Scenario[] = [
     encapsulation: 'udp',
     packet: () => fromTun(udpPacket({ payload: new Uint8Array(64) })),
     readsPerTurn: 1024,
+  },
+  {
+    name: '64-byte UDP of 32 flows in turns',
+    packet: (flow) => fromTun(udpPacket({ sourcePort: 40_000 + flow, payload: new Uint8Array(64) })),
+    flows: 32,
+    readsPerTurn: 512,
   },
   {
     name: 'TCPv6 super-packets in plain UDP',
@@ -171,9 +179,12 @@ class Pair {
   readonly #packetAt: number
   readonly #packetLength: number
   readonly #readsPerTurn: number
+  readonly #flows: number
 
   constructor(scenario: Scenario) {
-    const packet = scenario.packet()
+    this.#flows = scenario.flows ?? 1
+    const packets = Array.from({ length: this.#flows }, (_, flow) => scenario.packet(flow))
+    const packet = packets[0]!
     const underlay = new MemoryUnderlay(
       new PacketMemory(2 * (ENGINE_MEMORY_BYTES + (QUEUE_LENGTH + 1) * SLOT_BYTES) + SLOT_BYTES * 2),
     )
@@ -181,10 +192,12 @@ class Pair {
       underlay.open({ address: underlayAddress, port: PORT, queueLength: QUEUE_LENGTH, senders: SENDERS })
     this.sender = buildNode(NODES[0], NODES[1], underlay.memory, open(NODES[0]), scenario.encapsulation)
     this.receiver = buildNode(NODES[1], NODES[0], underlay.memory, open(NODES[1]), scenario.encapsulation)
-    this.#packetAt = underlay.memory.reserve(packet.length)
+    this.#packetAt = underlay.memory.reserve(packet.length * this.#flows)
     this.#packetLength = packet.length
     this.#readsPerTurn = scenario.readsPerTurn
-    underlay.memory.bytes.set(packet, this.#packetAt)
+    packets.forEach((one, flow) => {
+      underlay.memory.bytes.set(one, this.#packetAt + flow * packet.length)
+    })
   }
 
   /** Reads, sends, receives and writes until `packets` more have been read. */
@@ -192,7 +205,7 @@ class Pair {
     const until = this.read + packets
     while (this.read < until) {
       const start = performance.now()
-      this.sender.device.replay(this.#packetAt, this.#packetLength, this.#readsPerTurn)
+      this.sender.device.replay(this.#packetAt, this.#packetLength, this.#readsPerTurn, this.#flows)
       while (this.sender.engine.outbound() > 0);
       const between = performance.now()
       while (this.receiver.engine.inbound() > 0);

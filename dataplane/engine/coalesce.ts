@@ -4,7 +4,7 @@
 //
 // Every packet offered here has a verified (or partial) checksum, so the joined packet may carry an open one
 // (NEEDS_CSUM) without hiding damage. The rules are those of the kernel's own GRO (net/ipv4/tcp_offload.c).
-import { EINVAL } from '../io/errno.ts'
+import { isRefusedShape } from '../io/errno.ts'
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
 import * as ipv4 from '../wire/ipv4.ts'
@@ -37,7 +37,7 @@ class Run {
   id = 0
   /** The first packet, whose header will speak for all. */
   readonly head = new InnerPacket()
-  /** Both ports as one signed number: an unsigned one above 2^31 is boxed when passed on. */
+  /** Both ports, see tcp.getPorts. */
   ports = 0
   /** Payload bytes of the first packet: no later one may be larger. */
   payloadBytes = 0
@@ -131,7 +131,7 @@ export class Coalescer {
   }
 
   #find(packet: InnerPacket): number {
-    const ports = tcp.getPorts(this.#view, packet.at + packet.ipBytes) | 0
+    const ports = tcp.getPorts(this.#view, packet.at + packet.ipBytes)
     for (let index = this.#open - 1; index >= 0; index--) {
       const run = this.#runs[index]!
       if (run.ports !== ports || run.head.protocol !== packet.protocol) continue
@@ -201,7 +201,7 @@ export class Coalescer {
     const run = this.#runs[this.#open++]!
     run.id = id
     run.head.copy(packet)
-    run.ports = tcp.getPorts(this.#view, transport) | 0
+    run.ports = tcp.getPorts(this.#view, transport)
     run.payloadBytes = packet.length - packet.headerBytes
     run.payloadTotal = run.payloadBytes
     run.packets = 1
@@ -248,8 +248,9 @@ export class Coalescer {
     const gsoType = isTcp ? gsoTcp : virtioNet.GSO_UDP_L4
     const checksumOffset = checksumOffsetOf(head.protocol)
     this.#writer.setOffloaded(gsoType, run.payloadBytes, head.headerBytes, head.ipBytes, checksumOffset)
-    const result = this.#writer.write(run.id, run.iovecs, run.packets, run.packets, run.frameBytes)
-    if (result === -EINVAL) this.#takeApart(run, gsoType)
+    const length = head.headerBytes + run.payloadTotal
+    const result = this.#writer.write(run.id, run.iovecs, run.packets, run.packets, length, run.frameBytes)
+    if (result < 0 && isRefusedShape(-result)) this.#takeApart(run, gsoType)
   }
 
   /** The kernel does not want these packets joined: the head gets its own header back, and they go one by one. */
@@ -317,13 +318,10 @@ export class Coalescer {
   }
 
   #writeAlone(id: number, packet: InnerPacket, frameBytes: number, partial: boolean): number {
-    if (partial) {
-      const checksumOffset = checksumOffsetOf(packet.protocol)
-      this.#writer.setOffloaded(virtioNet.GSO_NONE, 0, packet.headerBytes, packet.ipBytes, checksumOffset)
-    } else {
-      this.#writer.setPlain()
-    }
-    return this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
+    if (!partial) return this.#writer.writePlain(id, packet.at, packet.length, frameBytes)
+    const checksumOffset = checksumOffsetOf(packet.protocol)
+    this.#writer.setOffloaded(virtioNet.GSO_NONE, 0, packet.headerBytes, packet.ipBytes, checksumOffset)
+    return this.#writer.writeOffloaded(id, packet.at, packet.length, frameBytes)
   }
 }
 

@@ -29,6 +29,8 @@ const PLAIN = [
   'inbound.super-packets.refused',
   'inbound.checksum.partial',
   'inbound.checksum.bad',
+  // completed here, since the kernel refused them open
+  'inbound.checksum.refused',
   'icmp.sent',
   'icmp.suppressed',
   'icmp.failed',
@@ -41,6 +43,7 @@ const PLAIN = [
   'downgrade.tun-gso-tcp6',
   'downgrade.tun-gso-udp',
   'downgrade.tun-short-tail',
+  'downgrade.tun-checksum',
 ] as const
 
 export type CounterName = (typeof PLAIN)[number]

@@ -4,12 +4,8 @@
 import { EINVAL } from '../io/errno.ts'
 import type { PacketDevice } from '../io/packet-device.ts'
 import { IOVEC_BYTES, type PacketMemory } from '../memory/packet-memory.ts'
-import * as ipv4 from '../wire/ipv4.ts'
-import * as udp from '../wire/udp.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
-import { InnerPacket } from './inner-packet.ts'
-import { MAX_HEADER_BYTES, Segmenter } from './segment.ts'
-import { completeChecksum } from './transport-checksum.ts'
+import { OffloadWork, PIECES } from './offload-work.ts'
 
 const HEADER_BYTES = virtioNet.HEADER_LEN
 /** Header and the largest IP packet. */
@@ -21,8 +17,7 @@ export type BareDevice = PacketDevice
 export class HeaderlessDevice implements PacketDevice {
   readonly #memory: PacketMemory
   readonly #bare: BareDevice
-  readonly #segmenter: Segmenter
-  readonly #packet = new InnerPacket()
+  readonly #work: OffloadWork
   /** Where a write is put together that cannot go as it lies. */
   readonly #scratch: number
   readonly #iovecs: number
@@ -30,9 +25,9 @@ export class HeaderlessDevice implements PacketDevice {
   constructor(memory: PacketMemory, bare: BareDevice) {
     this.#memory = memory
     this.#bare = bare
-    this.#segmenter = new Segmenter(memory)
+    this.#work = new OffloadWork(memory)
     this.#scratch = memory.reserve(LARGEST_WRITE)
-    this.#iovecs = memory.reserve(2 * IOVEC_BYTES)
+    this.#iovecs = memory.reserve(PIECES * IOVEC_BYTES)
   }
 
   read(at: number, capacity: number): number {
@@ -75,49 +70,15 @@ export class HeaderlessDevice implements PacketDevice {
     return done
   }
 
-  /** The packet of `length` bytes behind the header in the scratch area. Returns 0 or more, or -errno. */
+  /** Every packet that the one of `length` bytes in the scratch area stands for, whatever becomes of the others. */
   #writeGathered(length: number): number {
-    const { view } = this.#memory
-    const header = this.#scratch
-    const at = header + HEADER_BYTES
-    if (virtioNet.getGsoType(view, header) !== virtioNet.GSO_NONE) return this.#writeCut(at, length)
-    if ((virtioNet.getFlags(view, header) & virtioNet.FLAG_NEEDS_CSUM) !== 0) {
-      const start = virtioNet.getChecksumStart(view, header)
-      const offset = virtioNet.getChecksumOffset(view, header)
-      if (start + offset + 2 > length) return -EINVAL
-      completeChecksum(this.#memory, at + start, length - start, at + start + offset, offset === udp.CHECKSUM_OFFSET)
-    }
-    this.#memory.setIovec(this.#iovecs, 0, at, length)
-    return this.#bare.write(this.#iovecs, 1)
-  }
-
-  /** Every packet that the super-packet stands for, whatever becomes of the others. */
-  #writeCut(at: number, length: number): number {
-    const segmenter = this.#segmenter
-    const gsoSize = virtioNet.getGsoSize(this.#memory.view, this.#scratch)
-    if (!this.#isSuperPacket(at, length) || gsoSize === 0) return -EINVAL
-    segmenter.begin(this.#packet, gsoSize)
+    const work = this.#work
+    if (!work.begin(this.#scratch, this.#scratch + HEADER_BYTES, length)) return -EINVAL
     let result = 0
-    for (let index = 0; index < segmenter.count; index++) {
-      segmenter.reset()
-      const header = segmenter.build(index)
-      this.#memory.setIovec(this.#iovecs, 0, header, segmenter.headerBytes)
-      this.#memory.setIovec(this.#iovecs, 1, segmenter.payloadAt(index), segmenter.payloadLength(index))
-      const written = this.#bare.write(this.#iovecs, 2)
+    for (let index = 0; index < work.count; index++) {
+      const written = this.#bare.write(this.#iovecs, work.gather(index, this.#iovecs, 0))
       if (written < 0) result = written
     }
     return result
-  }
-
-  /** The same conditions under which a kernel takes one: open checksum, type and packet agree, headers that can be cut. */
-  #isSuperPacket(at: number, length: number): boolean {
-    const { view } = this.#memory
-    const packet = this.#packet
-    if ((virtioNet.getFlags(view, this.#scratch) & virtioNet.FLAG_NEEDS_CSUM) === 0) return false
-    if (packet.read(view, at, length) !== null || packet.length !== length) return false
-    if (packet.headerBytes === 0 || packet.headerBytes >= length || packet.headerBytes > MAX_HEADER_BYTES) return false
-    const type = virtioNet.getGsoType(view, this.#scratch) & ~virtioNet.GSO_ECN
-    if (packet.protocol === ipv4.PROTOCOL_UDP) return type === virtioNet.GSO_UDP_L4
-    return type === (packet.version === 4 ? virtioNet.GSO_TCPV4 : virtioNet.GSO_TCPV6)
   }
 }

@@ -87,9 +87,10 @@ export class Inbound {
     this.#counters = parts.counters
     this.#settings = parts.settings
     this.#slots = new ReceiveSlots(parts.memory, SLOTS)
-    this.#writer = new TunWriter(parts.memory, parts.device, parts.counters)
     const { mergeTcp = true, mergeUdp } = parts.settings
-    this.#coalescer = new Coalescer(parts.memory, this.#writer, new GsoTrust(parts.counters, { mergeTcp, mergeUdp }))
+    const trust = new GsoTrust(parts.counters, { mergeTcp, mergeUdp })
+    this.#writer = new TunWriter(parts.memory, parts.device, parts.counters, trust)
+    this.#coalescer = new Coalescer(parts.memory, this.#writer, trust)
     const own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
     this.offenders = new Offenders(parts.nowMs)
     this.#sourceCheck = new SourceCheck(parts.settings, own, table, this.offenders)
@@ -228,8 +229,7 @@ export class Inbound {
     if (packet.headerBytes === 0) {
       // Fragments, other protocols, and transport headers that make no sense: the pod's stack judges, in order.
       this.#coalescer.flushHosts(packet)
-      this.#writer.setPlain()
-      this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
+      this.#writer.writePlain(id, packet.at, packet.length, frameBytes)
       return
     }
     const state = verifyTransport(this.#memory, packet)
@@ -250,11 +250,10 @@ export class Inbound {
     // A bad checksum passes alone, so that the pod's stack counts it; one that is not used cannot be joined.
     if (state === CHECKSUM_BAD) this.#counters.add(BAD, 1)
     this.#coalescer.flushFlow(packet)
-    this.#writer.setPlain()
-    this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
+    this.#writer.writePlain(id, packet.at, packet.length, frameBytes)
   }
 
-  /** A kernel next door left the cutting to us: handed on as the super-packet that it is. */
+  /** A kernel next door left the cutting to us: handed on as the super-packet that it is, to a TUN that takes it so. */
   #superPacket(id: number, frameBytes: number, segmentSize: number): void {
     const packet = this.#packet
     const isTcp = packet.protocol === ipv4.PROTOCOL_TCP
@@ -265,7 +264,7 @@ export class Inbound {
     this.#coalescer.flushFlow(packet)
     const gsoSize = gsoType === virtioNet.GSO_NONE ? 0 : size
     this.#writer.setOffloaded(gsoType, gsoSize, packet.headerBytes, packet.ipBytes, checksumOffsetOf(packet.protocol))
-    this.#writer.writeOne(id, packet.at, packet.length, frameBytes)
+    this.#writer.writeOffloaded(id, packet.at, packet.length, frameBytes)
   }
 
   #drop(reason: DropReason, id: number, at: number, length: number): void {

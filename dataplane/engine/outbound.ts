@@ -311,7 +311,7 @@ export class Outbound {
       this.#batch.frame(address, port, tos, bytes, alone, sender)
     }
     if (this.#sink === null) return
-    const message = this.#messageSerial + this.#batch.count
+    const message = this.#messageSerial + this.#batch.current + 1
     const frame = { at: at - this.#encapBytes, headerLength: this.#encapBytes, outerTos: tos, message }
     this.#sink.step({ kind: 'encap', id, ...frame })
   }

@@ -5,6 +5,7 @@ import type { DropReason } from '../drop-reason.ts'
 export const EPERM = 1
 export const EINTR = 4
 export const EIO = 5
+export const EBADF = 9
 export const EAGAIN = 11
 export const EACCES = 13
 export const EBUSY = 16
@@ -40,6 +41,14 @@ const WRITE_REASONS = new Map<number, DropReason>([
 /** Why packets of a failed send are dropped. */
 export function reasonForSendErrno(errno: number): DropReason {
   return SEND_REASONS.get(errno) ?? 'tx-error'
+}
+
+/**
+ * Whether what a TUN write was refused for may lie in the shape of what was written (its virtio-net header, its size), so
+ * that smaller packets may pass: not where the queue is full, the device down (EIO) or gone.
+ */
+export function isRefusedShape(errno: number): boolean {
+  return errno !== EAGAIN && errno !== EIO && errno !== EBADFD && errno !== EBADF
 }
 
 /** Why packets of a failed TUN write are dropped. */

@@ -3,7 +3,7 @@
 
 /**
  * `tun-tso`, `tun-uso`: super-packets of TCP and UDP are read from the TUN. `tun-gso-…`: packets are written joined.
- * `tun-short-tail`: also with a last segment that is shorter. `udp-gso`, `udp-gro`: trains of datagrams are sent and
+ * `tun-short-tail`: also with a last segment that is shorter. `tun-checksum`: written with an open checksum. `udp-gso`, `udp-gro`: trains of datagrams are sent and
  * received as one.
  */
 export type FeatureName =
@@ -13,6 +13,7 @@ export type FeatureName =
   | 'tun-gso-tcp6'
   | 'tun-gso-udp'
   | 'tun-short-tail'
+  | 'tun-checksum'
   | 'udp-gso'
   | 'udp-gro'
 

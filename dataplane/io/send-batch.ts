@@ -1,12 +1,19 @@
 // Datagrams on their way out: messages of one or more equal-sized frames, gathered from packet memory by iovecs. The
-// engine fills it, a socket sends it. Frames of one size to one peer that follow each other share a message, which
-// leaves in one UDP_SEGMENT send: this is what makes small packets fast, not only bulk TCP.
+// engine fills it, a socket sends it. Frames of one size from one source port to one peer share a message, which leaves in
+// one UDP_SEGMENT send: this is what makes small packets fast, not only bulk TCP. Flows of several source ports may come
+// in turns: each port has a message that still grows. Order within a flow, which has one port, never changes.
 import { IOVEC_BYTES, type PacketMemory } from '../memory/packet-memory.ts'
 
 const MESSAGES = 64
-const IOVECS = 2048
-/** Kernel limit per message (UIO_MAXIOV, linux/uio.h). */
-const MAX_IOVECS_PER_MESSAGE = 1024
+/**
+ * Iovecs of one message: two for each of the 127 frames that one may have at most (the kernel's limit is UIO_MAXIOV, 1024),
+ * and some that nobody uses, so that the first ones of all messages do not meet in one set of a core's cache.
+ */
+const MAX_IOVECS = 256
+const IOVECS_APART = MAX_IOVECS + 4
+/** Messages that may grow at a time: each has a slot, by source port and peer. A power of two. */
+const SLOTS = 64
+const NO_MESSAGE = 255
 /**
  * UDP payload that one message may carry. 65,507 is the protocol's limit, but a packet at or above the device's
  * gso_max_size is cut in software before the driver, so the batch stays below.
@@ -46,31 +53,39 @@ export class SendBatch {
 
   readonly #memory: PacketMemory
   readonly #maxSegments: number
-  #iovecsUsed = 0
-  /** Whether the last message may still grow: false once its short last frame is in, or when it must stay alone. */
-  #open = false
+  /**
+   * The latest message of each slot while it may still grow, else {@link NO_MESSAGE}: once a short last frame is in, or when
+   * it must stay alone. Only the latest: what is sent later for the same port and peer must not overtake it.
+   */
+  readonly #open = new Uint8Array(SLOTS).fill(NO_MESSAGE)
+  readonly #slot = new Uint8Array(MESSAGES)
+  /** The message that the last frame is part of. */
+  #current = 0
 
   constructor(memory: PacketMemory, maxSegments: number) {
     this.#memory = memory
     this.#maxSegments = maxSegments
-    this.iovecs = memory.reserve(IOVECS * IOVEC_BYTES)
+    this.iovecs = memory.reserve(MESSAGES * IOVECS_APART * IOVEC_BYTES)
+    for (let message = 0; message < MESSAGES; message++) this.firstIovec[message] = message * IOVECS_APART
   }
 
   /**
-   * Makes room for one frame of `length` bytes: at the end of the last message when it may join, else as a new one.
-   * `alone` keeps it by itself (a datagram that the underlay must fragment cannot be part of a segmented send); frames
-   * of different senders never share a message.
+   * Makes room for one frame of `length` bytes: at the end of the message that grows for its port and peer when it may join,
+   * else as a new one. `alone` keeps it by itself (a datagram that the underlay must fragment cannot be part of a segmented
+   * send); frames of different senders never share a message.
    * Follow with {@link add} for its bytes. Returns false when the batch is full: send it, then ask again.
    */
   frame(address: number, port: number, tos: number, length: number, alone: boolean, sender = 0): boolean {
-    const last = this.count - 1
-    if (this.#open && !alone && this.#fits(last, address, port, tos, length, sender)) {
-      this.packets[last]! += 1
-      this.bytes[last]! += length
-      this.#open = length === this.frameBytes[last]
+    const slot = (sender + (address & 0xff) * 17) & (SLOTS - 1)
+    const open = this.#open[slot]!
+    if (open !== NO_MESSAGE && !alone && this.#fits(open, address, port, tos, length, sender)) {
+      this.packets[open]! += 1
+      this.bytes[open]! += length
+      if (length !== this.frameBytes[open]) this.#open[slot] = NO_MESSAGE
+      this.#current = open
       return true
     }
-    if (this.count === MESSAGES || this.#iovecsUsed + 2 > IOVECS) return false
+    if (this.count === MESSAGES) return false
     const next = this.count++
     this.address[next] = address
     this.port[next] = port
@@ -79,52 +94,57 @@ export class SendBatch {
     this.frameBytes[next] = length
     this.packets[next] = 1
     this.bytes[next] = length
-    this.firstIovec[next] = this.#iovecsUsed
     this.iovecCount[next] = 0
     this.errno[next] = 0
     this.sentPackets[next] = 0
     this.sentBytes[next] = 0
-    this.#open = !alone
+    this.#slot[next] = slot
+    this.#open[slot] = alone ? NO_MESSAGE : next
+    this.#current = next
     return true
   }
 
-  #fits(last: number, address: number, port: number, tos: number, length: number, sender: number): boolean {
+  #fits(open: number, address: number, port: number, tos: number, length: number, sender: number): boolean {
     return (
-      length <= this.frameBytes[last]! &&
-      (this.address[last]! | 0) === (address | 0) &&
-      this.packets[last]! < this.#maxSegments &&
-      this.bytes[last]! + length <= MAX_MESSAGE_BYTES &&
-      this.iovecCount[last]! + 2 <= MAX_IOVECS_PER_MESSAGE &&
-      this.#iovecsUsed + 2 <= IOVECS &&
-      this.port[last] === port &&
-      this.tos[last] === tos &&
-      this.sender[last] === sender
+      length <= this.frameBytes[open]! &&
+      (this.address[open]! | 0) === (address | 0) &&
+      this.packets[open]! < this.#maxSegments &&
+      this.bytes[open]! + length <= MAX_MESSAGE_BYTES &&
+      this.iovecCount[open]! + 2 <= MAX_IOVECS &&
+      this.port[open] === port &&
+      this.tos[open] === tos &&
+      this.sender[open] === sender
     )
   }
 
   /** Adds bytes of packet memory to the frame made last; at most two pieces per frame. Bytes stay the engine's until the send returns. */
   add(at: number, length: number): void {
-    const last = this.count - 1
-    const count = this.iovecCount[last]!
-    const previous = this.#iovecsUsed - 1
+    const message = this.#current
+    const count = this.iovecCount[message]!
+    const next = this.firstIovec[message]! + count
     if (count > 0) {
-      const end = this.#memory.iovecAt(this.iovecs, previous) + this.#memory.iovecLength(this.iovecs, previous)
+      const end = this.#memory.iovecAt(this.iovecs, next - 1) + this.#memory.iovecLength(this.iovecs, next - 1)
       if (end === at) {
-        this.#memory.growIovec(this.iovecs, previous, length)
+        this.#memory.growIovec(this.iovecs, next - 1, length)
         return
       }
     }
-    this.#memory.setIovec(this.iovecs, this.#iovecsUsed++, at, length)
-    this.iovecCount[last] = count + 1
+    this.#memory.setIovec(this.iovecs, next, at, length)
+    this.iovecCount[message] = count + 1
   }
 
   /** Adds two pieces that do not follow each other, nor what is there already: the header and the payload of a frame. */
   addPair(at: number, length: number, nextAt: number, nextLength: number): void {
-    const used = this.#iovecsUsed
-    this.#memory.setIovec(this.iovecs, used, at, length)
-    this.#memory.setIovec(this.iovecs, used + 1, nextAt, nextLength)
-    this.#iovecsUsed = used + 2
-    this.iovecCount[this.count - 1]! += 2
+    const message = this.#current
+    const next = this.firstIovec[message]! + this.iovecCount[message]!
+    this.#memory.setIovec(this.iovecs, next, at, length)
+    this.#memory.setIovec(this.iovecs, next + 1, nextAt, nextLength)
+    this.iovecCount[message]! += 2
+  }
+
+  /** The message that the frame made last is part of. */
+  get current(): number {
+    return this.#current
   }
 
   /** Offset in packet memory of the message's first iovec. */
@@ -139,16 +159,16 @@ export class SendBatch {
 
   /** Whether the last message may still grow: one more frame of the same kind would join it. */
   get isOpen(): boolean {
-    return this.#open
+    const last = this.count - 1
+    return last >= 0 && this.#open[this.#slot[last]!] === last
   }
 
   /**
-   * Runs `send` on all messages but the last and clears them; the last one stays as the only message, still open. Its
-   * iovecs stay where they are, so the array fills up until the whole batch is cleared. False when there is only one.
+   * Runs `send` on all messages but the last and clears them; the last one stays as the only message, still open, and its
+   * iovecs where they are. False when there is only one.
    */
   sendAllButLast(send: () => void): boolean {
     const last = this.count - 1
-    const iovecsUsed = this.#iovecsUsed
     if (last === 0) return false
     this.count = last
     send()
@@ -159,20 +179,22 @@ export class SendBatch {
     this.frameBytes[0] = this.frameBytes[last]!
     this.packets[0] = this.packets[last]!
     this.bytes[0] = this.bytes[last]!
-    this.firstIovec[0] = this.firstIovec[last]!
+    const iovecs = this.firstIovec[last]!
+    this.firstIovec[last] = this.firstIovec[0]!
+    this.firstIovec[0] = iovecs
     this.iovecCount[0] = this.iovecCount[last]!
     this.errno[0] = 0
     this.sentPackets[0] = 0
     this.sentBytes[0] = 0
-    this.#iovecsUsed = iovecsUsed
-    this.#open = true
+    this.#slot[0] = this.#slot[last]!
+    this.#open[this.#slot[0]!] = 0
+    this.#current = 0
     this.count = 1
     return true
   }
 
   clear(): void {
+    for (let message = 0; message < this.count; message++) this.#open[this.#slot[message]!] = NO_MESSAGE
     this.count = 0
-    this.#iovecsUsed = 0
-    this.#open = false
   }
 }

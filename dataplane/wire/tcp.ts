@@ -63,9 +63,9 @@ const WINDOW = offsetOf(FIELDS, 'window')
 export const CHECKSUM_OFFSET = offsetOf(FIELDS, 'checksum')
 const URGENT_POINTER = offsetOf(FIELDS, 'urgentPointer')
 
-/** Both ports as one unsigned 32-bit number, the source in the upper half. */
+/** Both ports as one signed 32-bit number, the source in the upper half: an unsigned one above 2^31 would be boxed. */
 export function getPorts(view: DataView, at: number): number {
-  return view.getUint32(at + SOURCE_PORT)
+  return view.getInt32(at + SOURCE_PORT)
 }
 
 export function getSourcePort(view: DataView, at: number): number {

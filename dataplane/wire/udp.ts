@@ -35,9 +35,9 @@ const DESTINATION_PORT = offsetOf(FIELDS, 'destinationPort')
 const LENGTH = offsetOf(FIELDS, 'length')
 export const CHECKSUM_OFFSET = offsetOf(FIELDS, 'checksum')
 
-/** Both ports as one unsigned 32-bit number, the source in the upper half. */
+/** Both ports as one signed 32-bit number, the source in the upper half. */
 export function getPorts(view: DataView, at: number): number {
-  return view.getUint32(at + SOURCE_PORT)
+  return view.getInt32(at + SOURCE_PORT)
 }
 
 export function getSourcePort(view: DataView, at: number): number {

@@ -22,9 +22,16 @@ export class WorkerGroup {
     this.workers = workers
   }
 
-  /** Starts a worker for each queue. They forward nothing until their first table. */
+  /** Starts a worker for each queue, all or none. They forward nothing until their first table. @throws Error as makeDoorbell */
   static async start({ queues, ...shared }: WorkerGroupOptions): Promise<WorkerGroup> {
-    return new WorkerGroup(await Promise.all(queues.map((queue) => DataplaneWorker.start({ ...shared, ...queue }))))
+    const workers: DataplaneWorker[] = []
+    try {
+      for (const queue of queues) workers.push(await DataplaneWorker.start({ ...shared, ...queue }))
+    } catch (error) {
+      for (const worker of workers) await worker.stop()
+      throw error
+    }
+    return new WorkerGroup(workers)
   }
 
   /** Hands over a whole new table. Resolves with its generation once all workers forward by it. */

@@ -7,6 +7,7 @@ import { VxlanEncapsulation } from '../encap/vxlan.ts'
 import { Counters } from '../engine/counters.ts'
 import { ENGINE_MEMORY_BYTES, Engine } from '../engine/engine.ts'
 import { HeaderlessDevice } from '../engine/headerless-device.ts'
+import { EAGAIN, EINTR } from '../io/errno.ts'
 import * as libc from '../io/linux/libc.ts'
 import { PollSet } from '../io/linux/poll-set.ts'
 import { Tun } from '../io/linux/tun.ts'
@@ -83,12 +84,12 @@ function reportOffenders(): void {
   report({ type: 'offenders', offenders: engine.offenders.take(Date.now()) })
 }
 
-/** Obeys everything that was said; false when it is time to go. */
+/** Obeys everything that was said; false when it is time to go. @throws Error when the bell is broken, once all is obeyed */
 function obey(): boolean {
-  libc.read(setup.wakeFd, memory.addressAt(wakeBytes), EVENTFD_BYTES)
+  const rung = libc.read(setup.wakeFd, memory.addressAt(wakeBytes), EVENTFD_BYTES)
   for (;;) {
     const received = receiveMessageOnPort(port)
-    if (received === undefined) return true
+    if (received === undefined) break
     const command = received.message as WorkerCommand
     if (command.type === 'stop') return false
     if (command.type === 'trace') trace(command.steps)
@@ -101,6 +102,9 @@ function obey(): boolean {
       report({ type: 'table', generation: engine.table.generation })
     }
   }
+  // A bell that is always ready and cannot be read would keep the thread from ever sleeping.
+  if (rung < 0 && rung !== -EAGAIN && rung !== -EINTR) throw new Error(`the doorbell cannot be read (errno ${-rung})`)
+  return true
 }
 
 /** A socket that failed is left alone for a while, so that one that fails for good costs nothing. */
@@ -130,8 +134,10 @@ function move(): void {
 }
 
 for (let going = true; going; ) {
-  waits.wait(SLEEP_MS)
-  if (waits.ready(WAKE) !== 0) going = obey()
+  const ready = waits.wait(SLEEP_MS)
+  if (ready < 0 && ready !== -EINTR) throw new Error(`poll failed (errno ${-ready})`)
+  // After a whole sleep too: should the bell ever fail to ring, what was said waits no longer than that.
+  if (waits.ready(WAKE) !== 0 || ready === 0) going = obey()
   move()
   sendSteps()
   reportOffenders()

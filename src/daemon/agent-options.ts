@@ -27,6 +27,8 @@ export interface AgentOptions {
   /** Numbers in [0, 1). */
   readonly random: () => number
   readonly selectUnderlay: (options: { iface?: string; publicIp?: number }) => Promise<Underlay>
+  /** Makes the public address ours on this host. @throws FlanneletteError `device-busy` when another daemon has it */
+  readonly claimIdentity: (publicIp: number) => Promise<void>
   /** `--iface`: a name or an address. */
   readonly iface?: string
   /** `--public-ip`, unsigned 32-bit. */

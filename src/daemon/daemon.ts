@@ -1,5 +1,5 @@
 // `flannelette run` as a process: the only place that names concrete stores and dataplanes, and that deals with signals.
-
+import { resolve } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
@@ -11,6 +11,7 @@ import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { ApiServer } from './api-server.ts'
 import type { Dataplane } from './dataplane.ts'
+import { claimIdentity } from './identity-claim.ts'
 import { NodeAgent } from './node-agent.ts'
 import { StateDirectory } from './state-directory.ts'
 import { StatusFile, statusOf } from './status-file.ts'
@@ -41,6 +42,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     log,
     random: Math.random,
     selectUnderlay: (wanted) => selectUnderlay(wanted),
+    claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
     ...(options.iface === undefined ? {} : { iface: options.iface }),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     subnetFile: options.subnetFile,
@@ -125,7 +127,7 @@ function openStore(spec: string, log: Log, clock: Clock): LeaseStore {
   if (directory === undefined) {
     throw new FlanneletteError('usage', `--store ${spec} is not known`, { remedy: 'use --store file:DIRECTORY' })
   }
-  return new FileStore(directory, { clock, log, random: Math.random })
+  return new FileStore(resolve(directory), { clock, log, random: Math.random })
 }
 
 function createDataplane(options: RunOptions, log: Log): Dataplane {

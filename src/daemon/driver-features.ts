@@ -3,7 +3,7 @@ import { type Feature, type FeatureName, isKernelAtLeast, lost, unwanted, works 
 
 /** Older kernels lose merged UDP that reaches a kernel tunnel of a pod (fixed in 6.8.5). */
 const MERGES_UDP_FROM = [6, 8, 5] as const
-const JOINED: readonly FeatureName[] = ['tun-gso-tcp4', 'tun-gso-tcp6', 'tun-gso-udp', 'tun-short-tail']
+const JOINED: readonly FeatureName[] = ['tun-gso-tcp4', 'tun-gso-tcp6', 'tun-gso-udp', 'tun-short-tail', 'tun-checksum']
 
 export interface DriverWishes {
   readonly driver: 'offload' | 'plain'

@@ -49,6 +49,7 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   const publicIp = options.publicIp ?? underlay.address
   const outline = outlineOf(config, backend, underlay, log)
   await options.dataplane.prepare(outline)
+  await options.claimIdentity(publicIp)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
   const { subnet } = granted.lease
   forgetStaleFile(subnetFile, { ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)

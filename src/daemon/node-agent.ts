@@ -5,7 +5,8 @@
 //   2. config        from the store; a missing one is waited for, an unreadable store is survived with a kept lease
 //   3. underlay      interface, address, MTU
 //   4. rehearsal     the dataplane opens device and socket: who cannot start must not write to the store, where a node
-//                    that runs here already would take the write for another host's
+//                    that runs here already would take the write for another host's; then nobody else on this host may
+//                    have our public address in this store
 //   5. lease         acquired from the store, or kept: then the node is `degraded` until the store confirms it
 //   6. dataplane     address and route; the device stays from here on
 //   7. peers         from the first snapshot, or from the kept leases

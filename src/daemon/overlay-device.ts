@@ -11,6 +11,7 @@ import {
   type TunFailure,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
+import { networkAdminMissing } from '../host/capability.ts'
 import { configureOverlayLink, inspectOverlayDevice, isAttached, removeOverlayLink } from '../host/overlay-link.ts'
 import { hasIpv6Address, hasIpv6Route, hasRoute } from '../host/proc-route.ts'
 import type { Log } from '../log.ts'
@@ -120,9 +121,7 @@ function tunError(name: string, failure: TunFailure): FlanneletteError {
     })
   }
   if (failure.errno === errno.EPERM) {
-    return new FlanneletteError('not-permitted', `${name} cannot be made: CAP_NET_ADMIN is missing`, {
-      remedy: 'run as root or give the process CAP_NET_ADMIN',
-    })
+    return networkAdminMissing(name)
   }
   return new FlanneletteError('tun-unavailable', `${name} cannot be made (${failure.step}, errno ${failure.errno})`, {
     remedy: `remove a left-over device with "ip link delete ${name}"`,

@@ -8,6 +8,7 @@ import type { Dataplane, LocalVtep, VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { requireNetworkAdmin } from './capability.ts'
 import { batchEach, type IpTool } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
@@ -34,6 +35,14 @@ export interface KernelVtepOptions {
 
 const FIRST_RETRY_MS = 100
 const LONGEST_RETRY_MS = 30_000
+
+/** @throws FlanneletteError `config-invalid` */
+function requireVxlan({ encapsulation }: VtepOutline): void {
+  if (encapsulation === 'vxlan') return
+  throw new FlanneletteError('config-invalid', `the kernel has no tunnel for the ${encapsulation} backend`, {
+    remedy: 'use --dataplane userspace, or the vxlan backend',
+  })
+}
 
 export class KernelVtep implements Dataplane {
   readonly kind = 'kernel'
@@ -62,18 +71,15 @@ export class KernelVtep implements Dataplane {
 
   async prepare(outline: VtepOutline): Promise<void> {
     const { namespace, udpChecksum = true } = this.#options
+    requireVxlan(outline)
     if (this.#tables !== null) return
+    requireNetworkAdmin(outline.deviceName)
     await refuseNetworkOverlap(outline, { namespace })
     await probeKernelDevice(outline, udpChecksum, { namespace })
   }
 
   /** @throws FlanneletteError `device-foreign`, `port-busy`, `not-permitted`, `host-command` */
   async start(local: LocalVtep): Promise<void> {
-    if (local.encapsulation !== 'vxlan') {
-      throw new FlanneletteError('config-invalid', `the kernel has no tunnel for the ${local.encapsulation} backend`, {
-        remedy: 'use --dataplane userspace, or the vxlan backend',
-      })
-    }
     const { namespace, udpChecksum = true } = this.#options
     this.#device = local.deviceName
     if (this.#tables === null) {

@@ -215,10 +215,10 @@ function segmentRules(exchange: () => Exchange): void {
 
 function refusalRules(exchange: () => Exchange): void {
   test('to nowhere is told by its errno, and the others go', () => {
-    const errnos = exchange().send(frame(100), frame(100, 1, { to: NOWHERE }), frame(100, 2))
+    const errnos = exchange().send(frame(100), frame(100, 1, { to: NOWHERE }), frame(101, 2))
     expect([errnos[0], errnos[2]]).toEqual([0, 0])
     expect(reasonForSendErrno(errnos[1]!)).toBe('tx-unreachable')
-    expect(bytesOf(exchange().receive())).toEqual([countingBytes(100), countingBytes(100, 2)])
+    expect(bytesOf(exchange().receive())).toEqual([countingBytes(100), countingBytes(101, 2)])
   })
 
   test('because it is too large is told by its errno, and the others go', () => {

@@ -114,6 +114,19 @@ const FAILURES: Readonly<Record<string, Failure>> = {
     says: /CAP_NET_ADMIN/,
     remedy: /run as root or give the process CAP_NET_ADMIN/,
   },
+  'no right to make devices, with the kernel dataplane': {
+    wrapper: ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'],
+    flags: () => ['--dataplane', 'kernel'],
+    exitCode: 5,
+    says: /flannel\.1 cannot be made: CAP_NET_ADMIN is missing/,
+    remedy: /run as root or give the process CAP_NET_ADMIN/,
+  },
+  'a backend that the kernel has no tunnel for': {
+    ...config,
+    prepare: withConfig({ Network: '10.244.0.0/16', Backend: { Type: 'udp' } }),
+    flags: () => ['--dataplane', 'kernel'],
+    says: /no tunnel for the udp backend/,
+  },
   'a route of somebody else for the whole pod network': {
     prepare: withLink(...'route add 10.244.0.0/16 via 192.0.2.2'.split(' ')),
     exitCode: 1,
@@ -223,6 +236,24 @@ test.each(['userspace', 'kernel'])(
     const second = startDaemon(other, ['--dataplane', kind])
     expect(await second.exited()).toBe(1)
     expect(second.told).toEqual([expect.stringMatching(/8472|flannel\.1/)])
+    expect(leaseTexts(host)).toEqual(leases)
+    expect(running.complaints).toEqual([])
+    await running.ready(0)
+  },
+)
+
+test.each(['userspace', 'kernel'])(
+  'a second %s start under one address, with another VNI and port, is refused with the number of the first',
+  async (kind) => {
+    const [host] = twoHosts()
+    const running = startDaemon(host)
+    await running.ready(0)
+    const leases = leaseTexts(host)
+    writeConfig(host.store, { ...CONFIG, Backend: { Type: 'vxlan', VNI: 2, Port: 9472 } })
+    const other = { ...host, stateDirectory: `${host.stateDirectory}-b`, subnetFile: `${host.subnetFile}-b` }
+    const second = startDaemon(other, ['--dataplane', kind])
+    expect(await second.exited()).toBe(1)
+    expect(second.told).toEqual([expect.stringMatching(/another daemon on this host \(pid \d+\) has .*192\.0\.2\.1/)])
     expect(leaseTexts(host)).toEqual(leases)
     expect(running.complaints).toEqual([])
     await running.ready(0)

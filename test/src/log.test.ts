@@ -1,6 +1,7 @@
 // Log lines: one event a line, in two forms, and repetitions counted instead of written.
 import { describe, expect, test } from 'vitest'
-import { createLog, type LogFormat, REPEAT_WINDOW_MS } from '../../src/log.ts'
+import { createLog, type LogFormat, OPPOSITES, REPEAT_WINDOW_MS } from '../../src/log.ts'
+import { projectFiles } from '../support/source-tree.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
 function make(format: LogFormat, terminal = false, level: 'info' | 'debug' = 'info') {
@@ -98,5 +99,56 @@ describe('a repeated warning', () => {
     for (let index = 0; index < 2000; index++) log.warn('odd', `number ${index}`)
     expect(written).toHaveLength(2000)
     expect(clock.timers).toBeLessThan(300)
+  })
+})
+
+describe('a change of state', () => {
+  const events = (written: readonly string[]) => written.map((line) => JSON.parse(line).event)
+
+  test('is written each time, however soon it comes back', async () => {
+    const { log, written, clock } = make('json')
+    for (let round = 0; round < 3; round++) {
+      log.warn('underlay-lost', 'eth0 is down')
+      await clock.advance(1000)
+      log.info('underlay-back', 'eth0 is up')
+    }
+    expect(events(written)).toEqual(Array(3).fill(['underlay-lost', 'underlay-back']).flat())
+  })
+
+  test('between two warnings as well', () => {
+    const { log, written } = make('json')
+    for (let round = 0; round < 2; round++) {
+      log.error('device-lost', 'flannel.1 is gone')
+      log.warn('device-restored', 'flannel.1 is there again')
+    }
+    expect(events(written)).toEqual(['device-lost', 'device-restored', 'device-lost', 'device-restored'])
+  })
+
+  test('comes after the count of what it ends, and what repeats without it is still counted', () => {
+    const { log, written, clock } = make('json')
+    for (let round = 0; round < 5; round++) log.error('device-lost', 'flannel.1 is gone')
+    log.warn('device-restored', 'flannel.1 is there again')
+    for (let round = 0; round < 5; round++) log.error('device-lost', 'flannel.1 is gone')
+    expect(written.map((line) => JSON.parse(line).repeated ?? 0)).toEqual([0, 4, 0, 0])
+    log.close()
+    expect(JSON.parse(written.at(-1)!)).toMatchObject({ event: 'device-lost', repeated: 4 })
+    expect(clock.timers).toBe(0)
+  })
+
+  test('does not make other repetitions news', () => {
+    const { log, written } = make('json')
+    for (let round = 0; round < 3; round++) {
+      log.warn('store-call-failed', 'no answer')
+      log.info('underlay-back', 'eth0 is up')
+    }
+    expect(events(written).filter((event) => event === 'store-call-failed')).toHaveLength(1)
+  })
+
+  test('is one that the code tells of', () => {
+    const code = projectFiles()
+      .filter(({ path }) => path.startsWith('src/') && path !== 'src/log.ts')
+      .map(({ text }) => text)
+      .join()
+    expect(OPPOSITES.flat().filter((event) => !code.includes(`'${event}'`))).toEqual([])
   })
 })

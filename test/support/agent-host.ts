@@ -41,6 +41,7 @@ export function makeHost(config: string | null = CONFIG) {
       log,
       random,
       selectUnderlay: async () => ETH0,
+      claimIdentity: async () => {},
       subnetFile,
       renewMarginMs: 3600_000,
       ...changes,

@@ -33,7 +33,13 @@ const MEMORY_BYTES = 1 << 18
 /** Between two looks for datagrams, milliseconds. */
 const LOOK_MS = 5
 
-const setns = koffi.load('libc.so.6').func('int setns(int, int)') as unknown as (fd: number, kind: number) => number
+const library = koffi.load('libc.so.6')
+const setns = library.func('int setns(int, int)') as unknown as (fd: number, kind: number) => number
+const connectTo = library.func('int connect(int, void *, unsigned int)') as unknown as (
+  fd: number,
+  name: Uint8Array,
+  bytes: number,
+) => number
 
 /** Runs `action` (synchronous) with this thread in a network namespace. */
 export function inNetwork<T>(namespace: string, action: () => T): T {
@@ -57,6 +63,11 @@ function checked(answer: number, call: string): number {
 /** An address and a port; the port 0 stands for any. */
 export type SocketName = readonly [host: string, port: number]
 
+function connect(fd: number, [host, port]: SocketName): void {
+  const name = socketAddress(address(host), port)
+  if (connectTo(fd, name, name.length) < 0) throw new Error(`connect: errno ${koffi.errno()}`)
+}
+
 export class NamespaceSocket {
   readonly #fd: number
   readonly #memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
@@ -76,7 +87,7 @@ export class NamespaceSocket {
   ): NamespaceSocket {
     const fd = makeSocket(namespace, AF_INET, SOCK_DGRAM, 0)
     if (from !== undefined) checked(libc.bind(fd, socketAddress(address(from[0]), from[1])), 'bind')
-    if (to !== undefined) checked(libc.connect(fd, socketAddress(address(to[0]), to[1])), 'connect')
+    if (to !== undefined) connect(fd, to)
     if (segmentBytes !== undefined) checked(libc.setsockopt(fd, SOL_UDP, UDP_SEGMENT, segmentBytes), 'UDP_SEGMENT')
     return new NamespaceSocket(fd)
   }
@@ -84,7 +95,7 @@ export class NamespaceSocket {
   /** Whole IPv4 packets, routed to `to`. */
   static ipv4(namespace: string, to: string): NamespaceSocket {
     const fd = makeSocket(namespace, AF_INET, SOCK_RAW, IPPROTO_RAW)
-    checked(libc.connect(fd, socketAddress(address(to), 0)), 'connect')
+    connect(fd, [to, 0])
     return new NamespaceSocket(fd)
   }
 

@@ -4,6 +4,8 @@
 /** Results that the next calls of each name give, and the names of the calls made. */
 export class ScriptedLibc {
   readonly made: string[] = []
+  /** The packet memory made last: what is at the addresses that calls are given. */
+  bytes: Uint8Array = new Uint8Array()
   readonly #script = new Map<string, number[]>()
   #answer: ((name: string, args: readonly unknown[]) => number) | null = null
   #watcher: ((name: string, args: readonly number[], result: number) => void) | null = null
@@ -41,6 +43,26 @@ export class ScriptedLibc {
 
 export const scripted = new ScriptedLibc()
 
+/** The descriptor that {@link grantAllBut} gives for every open. */
+export const GRANTED_FD = 9
+const SOL_UDP = 17
+const UDP_GRO = 104
+
+/** A kernel that grants everything but what `refuse` has an errno for. */
+export function grantAllBut(refuse: (name: string, args: readonly unknown[]) => number | undefined): void {
+  scripted.otherwise((name, args) => {
+    const errno = refuse(name, args)
+    if (errno !== undefined) return -errno
+    if (name === 'open' || name === 'socket' || name === 'eventfd') return GRANTED_FD
+    return name === 'getsockopt' && args[1] === SOL_UDP && args[2] === UDP_GRO ? 1 : 0
+  })
+}
+
+/** How many descriptors were closed. */
+export function closes(): number {
+  return scripted.made.filter((name) => name === 'close').length
+}
+
 const given =
   (name: string): ((...args: number[]) => number) =>
   (...args) =>
@@ -57,7 +79,12 @@ export const libcModule = {
   setsockopt: given('setsockopt'),
   getsockopt: given('getsockopt'),
   getsockname: given('getsockname'),
-  addressOf: () => 0,
+  addressOf: (bytes: Uint8Array) => {
+    scripted.bytes = bytes
+    return 0
+  },
+  eventfd: given('eventfd'),
+  eventfdWrite: given('eventfdWrite'),
   read: given('read'),
   writev: given('writev'),
   poll: given('poll'),

@@ -15,7 +15,7 @@ const SEGMENTS = 3
 const SEGMENT_BYTES = 700
 /** How long a segment may take to come back, milliseconds: without a firewall in the way it is there at once. */
 const WAIT_MS = 50
-const MEMORY_BYTES = (SEGMENTS + 2) * SLOT_BYTES
+const MEMORY_BYTES = (SEGMENTS + 8) * SLOT_BYTES
 
 /** `unknown`: nothing came back, or no socket could be had, which says nothing of segments. */
 export type SelfTestResult = 'passed' | 'refused' | 'damaged' | 'unknown'

@@ -1,7 +1,7 @@
 // The underlay socket: opened by the main thread, used by a worker. sendmmsg(2) with UDP_SEGMENT, recvmmsg(2) with
 // UDP_GRO (udp(7)).
 import type { PacketMemory } from '../../memory/packet-memory.ts'
-import { EAGAIN, EINTR, EINVAL, EIO, EMSGSIZE, ENOBUFS } from '../errno.ts'
+import { EAGAIN, ECONNREFUSED, EINTR, EINVAL, EIO, EMSGSIZE, ENOBUFS } from '../errno.ts'
 import { isKernelAtLeast } from '../kernel-release.ts'
 import { type ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
 import type { SendBatch } from '../send-batch.ts'
@@ -25,6 +25,7 @@ const SO_RCVBUFFORCE = 33
 const SO_REUSEPORT = 15
 const SO_RXQ_OVFL = 40
 const IP_MTU_DISCOVER = 10
+const IP_PMTUDISC_DONT = 0
 const IP_PMTUDISC_OMIT = 5
 const IP_RECVTOS = 13
 const UDP_SEGMENT = 103
@@ -59,7 +60,7 @@ export interface OpenUdpSocket {
   readonly maxSegments: number
   /** Whether trains of datagrams arrive merged (UDP_GRO). */
   readonly receivesMerged: boolean
-  /** Receive buffer that was granted, bytes as the kernel counts them. */
+  /** Receive buffer that was granted, bytes as the kernel counts them; 0 when it does not tell. */
   readonly receiveBufferBytes: number
 }
 
@@ -84,7 +85,9 @@ function prepareSends(fd: number): void {
   if (libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES) < 0) {
     libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES)
   }
-  libc.setsockopt(fd, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_OMIT)
+  if (libc.setsockopt(fd, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_OMIT) < 0) {
+    libc.setsockopt(fd, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT)
+  }
 }
 
 /** Opens the socket on `address`:`port`. Fails with `bind` EADDRINUSE when somebody listens there already. */
@@ -146,7 +149,7 @@ function prepareReceives(fd: number, kernelRelease: string): OpenUdpSocket {
     fd,
     maxSegments: libc.getsockopt(fd, SOL_UDP, UDP_SEGMENT) >= 0 ? segments : 1,
     receivesMerged: receivesMerged && libc.getsockopt(fd, SOL_UDP, UDP_GRO) === 1,
-    receiveBufferBytes: libc.getsockopt(fd, SOL_SOCKET, SO_RCVBUF),
+    receiveBufferBytes: Math.max(libc.getsockopt(fd, SOL_SOCKET, SO_RCVBUF), 0),
   }
 }
 
@@ -199,7 +202,11 @@ export class UdpSocket implements UnderlaySocket {
     const headers = this.#receiveHeaders ?? this.#prepareReceive(slots)
     const { first } = slots
     const most = Math.min(slots.capacity - first, this.#messagesPerCall)
-    const received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
+    let received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
+    // An error may be one that was left on the socket, of an earlier datagram: told once, and what is queued comes next.
+    if (received < 0 && received !== -EAGAIN) {
+      received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
+    }
     if (received < 0) return received === -EAGAIN || received === -EINTR ? 0 : received
     const control = this.#control
     for (let slot = first; slot < first + received; slot++) {
@@ -322,8 +329,11 @@ export class UdpSocket implements UnderlaySocket {
   #mayRetry(fd: number, errno: number, retries: number): boolean {
     if (errno === EAGAIN && retries === 0) {
       this.#writable.setDescriptor(0, fd)
-      return this.#writable.wait(SEND_WAIT_MS) > 0
+      // A wait that failed says nothing of the room.
+      return this.#writable.wait(SEND_WAIT_MS) !== 0
     }
+    // Left on the socket by an earlier datagram, and told once: this one has not been tried yet.
+    if (errno === ECONNREFUSED) return retries === 0
     return errno === ENOBUFS && retries < NOBUFS_RETRIES
   }
 }

@@ -16,8 +16,9 @@ export class MemoryDevice implements PacketDevice {
   readonly #memory: PacketMemory
   readonly #onWrite: WriteListener
   readonly #queue: Uint8Array[] = []
-  #replay: { readonly at: number; readonly length: number } | null = null
+  #replay: { readonly at: number; readonly length: number; readonly packets: number } | null = null
   #replaysLeft = 0
+  #replayed = 0
 
   constructor(memory: PacketMemory, onWrite: WriteListener = () => 0) {
     this.#memory = memory
@@ -29,17 +30,20 @@ export class MemoryDevice implements PacketDevice {
     this.#queue.push(packet)
   }
 
-  /** Lets the next `times` reads give the packet that lies in packet memory. */
-  replay(at: number, length: number, times: number): void {
-    this.#replay = { at, length }
+  /** Lets the next `times` reads give the packet that lies in packet memory, or by turns `packets` of one length that follow each other. */
+  replay(at: number, length: number, times: number, packets = 1): void {
+    this.#replay = { at, length, packets }
     this.#replaysLeft = times
   }
 
   read(at: number, capacity: number): number {
     if (this.#replay !== null && this.#replaysLeft > 0) {
       this.#replaysLeft -= 1
-      const bytes = Math.min(this.#replay.length, capacity)
-      this.#memory.bytes.copyWithin(at, this.#replay.at, this.#replay.at + bytes)
+      const { length, packets } = this.#replay
+      const bytes = Math.min(length, capacity)
+      this.#replayed = this.#replayed + 1 < packets ? this.#replayed + 1 : 0
+      const from = this.#replay.at + this.#replayed * length
+      this.#memory.bytes.copyWithin(at, from, from + bytes)
       return bytes
     }
     const packet = this.#queue.shift()

@@ -139,8 +139,75 @@ describe('a full batch', () => {
     const batch = emptyBatch(63)
     for (let round = 0; round < 2; round++) {
       for (let n = 0; n < 64; n++) expect(batch.frame(PEER + n, 8472, 0, 100, false)).toBe(true)
-      expect(batch.frame(PEER, 8472, 0, 100, false)).toBe(false)
+      expect(batch.frame(PEER + 64, 8472, 0, 100, false)).toBe(false)
       batch.clear()
     }
+  })
+
+  it('still lets a message grow that may', () => {
+    const batch = emptyBatch(63)
+    for (let n = 0; n < 64; n++) batch.frame(PEER + n, 8472, 0, 100, false)
+    expect(batch.frame(PEER, 8472, 0, 100, false)).toBe(true)
+    expect(batch.packets[0]).toBe(2)
+  })
+})
+
+describe('frames of several source ports in turns', () => {
+  it('share a message for each port', () => {
+    const batch = emptyBatch(63)
+    for (let n = 0; n < 160; n++) batch.frame(PEER, 8472, 0, 100, false, n % 16)
+    expect([...batch.packets.subarray(0, batch.count)]).toEqual(Array(16).fill(10))
+    expect([...batch.sender.subarray(0, batch.count)]).toEqual(Array.from({ length: 16 }, (_, sender) => sender))
+  })
+
+  it('share a message for each peer', () => {
+    const batch = emptyBatch(63)
+    for (let n = 0; n < 40; n++) batch.frame(PEER + (n % 4), 8472, 0, 100, false, n % 2)
+    expect([...batch.packets.subarray(0, batch.count)]).toEqual([10, 10, 10, 10])
+  })
+
+  const FRAME_ROOM = 2048
+  const frames = fc.array(
+    fc.record({
+      sender: fc.constantFrom(0, 1, 2, 63, 64, 255),
+      peer: fc.integer({ min: 0, max: 5 }),
+      tos: fc.constantFrom(0, 0, 0, 2),
+      length: fc.constantFrom(100, 100, 100, 64, 1472),
+      alone: fc.constantFrom(false, false, false, true),
+      keepsLast: fc.constantFrom(false, false, false, false, true),
+    }),
+    { maxLength: 300 },
+  )
+
+  it('never overtake another of their port and peer, and none gets lost or changed', () => {
+    fc.assert(
+      fc.property(frames, (all) => {
+        const batch = emptyBatch(63)
+        const sent = new Map<string, number[]>()
+        const take = () => {
+          for (let message = 0; message < batch.count; message++) {
+            const key = `${batch.sender[message]} ${batch.address[message]}`
+            const numbers = readMessage(memory, batch, message).frames.map((frame) => frame[0]! * 256 + frame[1]!)
+            sent.set(key, [...(sent.get(key) ?? []), ...numbers])
+          }
+          batch.clear()
+        }
+        const wanted = new Map<string, number[]>()
+        all.forEach(({ sender, peer, tos, length, alone, keepsLast }, n) => {
+          const at = area + n * FRAME_ROOM
+          memory.bytes.set([n >> 8, n & 0xff], at)
+          if (!batch.frame(PEER + peer, 8472, tos, length, alone, sender)) {
+            take()
+            batch.frame(PEER + peer, 8472, tos, length, alone, sender)
+          }
+          batch.add(at, length)
+          const key = `${sender} ${PEER + peer}`
+          wanted.set(key, [...(wanted.get(key) ?? []), n])
+          if (keepsLast && batch.isOpen) batch.sendAllButLast(take)
+        })
+        take()
+        expect(sent).toEqual(wanted)
+      }),
+    )
   })
 })

@@ -66,7 +66,7 @@ checkWireFormat<tcp.TcpHeader>('TCP', {
     'bad-header-length': '0001 0002 ffffffff 80000000 60 10 0001 0002 0003',
   },
   getters: [
-    { name: 'both ports', get: tcp.getPorts, of: (header) => header.sourcePort * 65536 + header.destinationPort },
+    { name: 'both ports', get: tcp.getPorts, of: (header) => (header.sourcePort * 65536 + header.destinationPort) | 0 },
     { name: 'source port', get: tcp.getSourcePort, of: (header) => header.sourcePort },
     { name: 'destination port', get: tcp.getDestinationPort, of: (header) => header.destinationPort },
     { name: 'sequence', get: tcp.getSequence, of: (header) => header.sequence },

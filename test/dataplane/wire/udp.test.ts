@@ -21,7 +21,7 @@ checkWireFormat<udp.UdpHeader>('UDP', {
   ],
   refused: { truncated: '9a ed 21 18 00 09 00 00', 'bad-header-length': '9a ed 21 18 00 07 00 00' },
   getters: [
-    { name: 'both ports', get: udp.getPorts, of: (header) => header.sourcePort * 65536 + header.destinationPort },
+    { name: 'both ports', get: udp.getPorts, of: (header) => (header.sourcePort * 65536 + header.destinationPort) | 0 },
     { name: 'source port', get: udp.getSourcePort, of: (header) => header.sourcePort },
     { name: 'destination port', get: udp.getDestinationPort, of: (header) => header.destinationPort },
     { name: 'length', get: udp.getLength, of: (header) => header.length },

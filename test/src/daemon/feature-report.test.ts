@@ -53,7 +53,7 @@ describe('packets are joined for the device', () => {
       .map(({ name }) => name)
 
   test('by the offload driver, all kinds', () => {
-    expect(joined({ driver: 'offload', tunOffload: true })).toHaveLength(4)
+    expect(joined({ driver: 'offload', tunOffload: true })).toHaveLength(5)
   })
 
   test('neither without offloads on the device nor by the plain driver, and that is no downgrade', () => {

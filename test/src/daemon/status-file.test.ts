@@ -25,6 +25,7 @@ function make() {
     log: silentLog,
     random: seededRandom(2),
     selectUnderlay: async () => ({ name: 'eth0', index: 2, address: 0xc0000201, mtuBytes: 1500, how: 'test' }),
+    claimIdentity: async () => {},
     subnetFile: `${directory}/subnet.env`,
     renewMarginMs: 3600_000,
   })

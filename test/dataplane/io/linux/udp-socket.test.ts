@@ -1,16 +1,8 @@
-// The UDP socket when the kernel is in trouble: what is tried again, how often, and that each message has its own fate.
+// Sends of a UDP socket in an order of their own: several ports, and tries that are counted for each message anew. What
+// comes of each errno: injected-errors.test.ts.
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import {
-  EAGAIN,
-  ECONNREFUSED,
-  EHOSTUNREACH,
-  EINTR,
-  ENETUNREACH,
-  ENOBUFS,
-  EPERM,
-} from '../../../../dataplane/io/errno.ts'
+import { EAGAIN, EINTR, ENOBUFS, EPERM } from '../../../../dataplane/io/errno.ts'
 import { UdpSocket } from '../../../../dataplane/io/linux/udp-socket.ts'
-import { ReceiveSlots } from '../../../../dataplane/io/receive-slots.ts'
 import { SendBatch } from '../../../../dataplane/io/send-batch.ts'
 import { PacketMemory } from '../../../../dataplane/memory/packet-memory.ts'
 import { scripted } from '../../../support/scripted-libc.ts'
@@ -23,7 +15,6 @@ vi.mock('../../../../dataplane/io/linux/libc.ts', async () => {
 const memory = new PacketMemory(1024 * 1024)
 const socket = new UdpSocket(memory, { fd: 7, maxSegments: 63 })
 const batch = new SendBatch(memory, 63)
-const slots = new ReceiveSlots(memory, 2)
 
 beforeEach(() => scripted.reset())
 
@@ -39,51 +30,11 @@ function send(messages: number): number[] {
 }
 
 describe('sending', () => {
-  test('goes on where the kernel stopped', () => {
-    scripted.give('sendmmsg', 2, 3)
-    expect(send(5)).toEqual([0, 0, 0, 0, 0])
-  })
-
-  test('that is interrupted is tried again', () => {
-    scripted.give('sendmmsg', -EINTR, 2)
-    expect(send(2)).toEqual([0, 0])
-  })
-
-  test('into a full socket waits once for room, and goes on', () => {
-    scripted.give('sendmmsg', 1, -EAGAIN, 2)
-    scripted.give('poll', 1)
-    expect(send(3)).toEqual([0, 0, 0])
-  })
-
   test('that was interrupted before has its wait all the same', () => {
     scripted.give('sendmmsg', -EINTR, -EAGAIN, 1)
     scripted.give('poll', 1)
     expect(send(1)).toEqual([0])
   })
-
-  test('into a socket that stays full gives that message up, and offers the next', () => {
-    scripted.give('sendmmsg', -EAGAIN, 2)
-    scripted.give('poll', 0)
-    expect(send(3)).toEqual([EAGAIN, 0, 0])
-    expect(scripted.made).toEqual(['sendmmsg', 'poll', 'sendmmsg'])
-  })
-
-  test('without a buffer is tried again three times, and then given up', () => {
-    scripted.give('sendmmsg', -ENOBUFS, -ENOBUFS, 1)
-    expect(send(1)).toEqual([0])
-    scripted.give('sendmmsg', -ENOBUFS, -ENOBUFS, -ENOBUFS, -ENOBUFS, 1)
-    expect(send(2)).toEqual([ENOBUFS, 0])
-  })
-
-  test.each([ECONNREFUSED, ENETUNREACH, EHOSTUNREACH, EPERM])(
-    'that fails with errno %i drops that message, and the socket stays',
-    (errno) => {
-      scripted.give('sendmmsg', 1, -errno, 1)
-      expect(send(3)).toEqual([0, errno, 0])
-      scripted.give('sendmmsg', 1)
-      expect(send(1)).toEqual([0])
-    },
-  )
 
   test('counts its tries for each message anew', () => {
     scripted.give('sendmmsg', -ENOBUFS, -ENOBUFS, -ENOBUFS, 1, -ENOBUFS, -ENOBUFS, -ENOBUFS, 1)
@@ -125,17 +76,5 @@ describe('sending from several ports', () => {
 
   test('and says how many there are', () => {
     expect([socket.senders, many.senders]).toEqual([1, 3])
-  })
-})
-
-describe('receiving', () => {
-  test('that would wait, or is interrupted, gives 0', () => {
-    scripted.give('recvmmsg', -EAGAIN, -EINTR)
-    expect([socket.receive(slots), socket.receive(slots)]).toEqual([0, 0])
-  })
-
-  test('that fails gives the errno', () => {
-    scripted.give('recvmmsg', -9)
-    expect(socket.receive(slots)).toBe(-9)
   })
 })

@@ -1,0 +1,54 @@
+// One daemon on a host for each identity: the public address in a store. A second one (with a state directory of its own,
+// and another VNI or port, so that neither device nor port collide) would take the lease of the first without a word.
+// Another store is another network, and the same address in it another identity.
+import { createHash } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { formatIpv4 } from '../../dataplane/index.ts'
+import { FlanneletteError } from '../errors.ts'
+import type { Log } from '../log.ts'
+import { makeDirectory } from '../make-directory.ts'
+import { holdFileLock } from '../store/file-lock.ts'
+
+export const IDENTITY_DIRECTORY = '/run/flannelette/identity'
+
+/** A daemon that was just told to stop may still be at it. */
+const PATIENCE_MS = 2000
+
+export interface Identity {
+  /** Unsigned 32-bit. */
+  readonly publicIp: number
+  /** The store as it was named, with an absolute path where it has one. */
+  readonly store: string
+}
+
+/**
+ * Makes the identity ours until the process ends. Where the directory cannot be written, says so and goes on: the store
+ * still tells of a lease that somebody else changes.
+ * @throws FlanneletteError `device-busy` when another daemon of this host has it
+ */
+export async function claimIdentity(
+  { publicIp, store }: Identity,
+  log: Log,
+  directory = IDENTITY_DIRECTORY,
+  patienceMs = PATIENCE_MS,
+): Promise<void> {
+  const path = `${directory}/${formatIpv4(publicIp)}-${createHash('sha256').update(store).digest('hex').slice(0, 16)}`
+  let release: (() => void) | null
+  try {
+    makeDirectory(directory)
+    release = await holdFileLock(path, patienceMs)
+    if (release !== null) return writeFileSync(path, `${process.pid}\n`)
+  } catch (error) {
+    log.warn('identity-unguarded', `a second daemon on this host would not be noticed: ${(error as Error).message}`)
+    return
+  }
+  const who = `another daemon on this host (${holder(path)}) has the address ${formatIpv4(publicIp)} in ${store}`
+  throw new FlanneletteError('device-busy', who, {
+    remedy: 'stop it first, or give this one another address with --public-ip',
+  })
+}
+
+function holder(path: string): string {
+  const pid = readFileSync(path, 'utf8').trim()
+  return /^\d+$/.test(pid) ? `pid ${pid}` : 'just starting'
+}

@@ -63,8 +63,7 @@ function checked(answer: number, call: string): number {
 /** An address and a port; the port 0 stands for any. */
 export type SocketName = readonly [host: string, port: number]
 
-function connect(fd: number, [host, port]: SocketName): void {
-  const name = socketAddress(address(host), port)
+function connect(fd: number, name: Uint8Array): void {
   if (connectTo(fd, name, name.length) < 0) throw new Error(`connect: errno ${koffi.errno()}`)
 }
 
@@ -87,7 +86,7 @@ export class NamespaceSocket {
   ): NamespaceSocket {
     const fd = makeSocket(namespace, AF_INET, SOCK_DGRAM, 0)
     if (from !== undefined) checked(libc.bind(fd, socketAddress(address(from[0]), from[1])), 'bind')
-    if (to !== undefined) connect(fd, to)
+    if (to !== undefined) connect(fd, socketAddress(address(to[0]), to[1]))
     if (segmentBytes !== undefined) checked(libc.setsockopt(fd, SOL_UDP, UDP_SEGMENT, segmentBytes), 'UDP_SEGMENT')
     return new NamespaceSocket(fd)
   }
@@ -95,7 +94,7 @@ export class NamespaceSocket {
   /** Whole IPv4 packets, routed to `to`. */
   static ipv4(namespace: string, to: string): NamespaceSocket {
     const fd = makeSocket(namespace, AF_INET, SOCK_RAW, IPPROTO_RAW)
-    connect(fd, [to, 0])
+    connect(fd, socketAddress(address(to), 0))
     return new NamespaceSocket(fd)
   }
 
@@ -105,7 +104,7 @@ export class NamespaceSocket {
     const name = new Uint8Array(SOCKADDR_IN6_BYTES)
     new DataView(name.buffer).setUint16(0, AF_INET6, true)
     name.set(bytesOfIpv6(ip6(to)), SIN6_ADDRESS)
-    checked(libc.connect(fd, name), 'connect')
+    connect(fd, name)
     return new NamespaceSocket(fd)
   }
 

@@ -32,7 +32,8 @@ interface CommonFlags {
 const EXAMPLES = `Examples:
   flannelette lab up                                   3 hosts, 2 pods each
   flannelette lab up --hosts 4 --kernel host2,host3    two of them with the kernel's VTEP
-  flannelette lab ping all                             every pair of pods
+  flannelette lab up --ipv6                            pods with IPv6 addresses as well
+  flannelette lab ping all                             every pair of pods; with -6 by IPv6
   flannelette lab iperf pod1.1 pod3.1 --time 5
   flannelette lab exec pod1.1 -- ip route
   flannelette lab fault loss 1                         1 % of the packets between hosts

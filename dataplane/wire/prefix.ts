@@ -39,6 +39,7 @@ export function sizeOfIpv6(length: number): bigint {
 /** The prefix of that length around an address; host bits are cleared. */
 export function prefixAround(address: number, length: number): Ipv4Prefix
 export function prefixAround(address: bigint, length: number): Ipv6Prefix
+export function prefixAround(address: number | bigint, length: number): Prefix
 export function prefixAround(address: number | bigint, length: number): Prefix {
   return typeof address === 'number'
     ? { address: (address & maskOf(length)) >>> 0, length }
@@ -48,8 +49,19 @@ export function prefixAround(address: number | bigint, length: number): Prefix {
 /** Last address of the prefix. */
 export function lastAddress(prefix: Ipv4Prefix): number
 export function lastAddress(prefix: Ipv6Prefix): bigint
+export function lastAddress(prefix: Prefix): number | bigint
 export function lastAddress({ address, length }: Prefix): number | bigint {
   return typeof address === 'number' ? address + sizeOf(length) - 1 : address + sizeOfIpv6(length) - 1n
+}
+
+/** The prefix of the same length behind this one. */
+export function prefixBehind(prefix: Ipv4Prefix): Ipv4Prefix
+export function prefixBehind(prefix: Ipv6Prefix): Ipv6Prefix
+export function prefixBehind(prefix: Prefix): Prefix
+export function prefixBehind({ address, length }: Prefix): Prefix {
+  return typeof address === 'number'
+    ? { address: address + sizeOf(length), length }
+    : { address: address + sizeOfIpv6(length), length }
 }
 
 /** Whether the address lies in the prefix; one of the other family never does. */
@@ -77,6 +89,13 @@ export const NON_UNICAST_PREFIXES: readonly Ipv4Prefix[] = [
   { address: 0, length: 8 },
   { address: 0x7f000000, length: 8 },
   { address: 0xe0000000, length: 3 },
+]
+
+/** The same for IPv6: ::/8 (unspecified, loopback, IPv4-mapped, translated), link-local and multicast (RFC 4291 §2.4). */
+export const NON_UNICAST_IPV6_PREFIXES: readonly Ipv6Prefix[] = [
+  { address: 0n, length: 8 },
+  { address: 0xfe80n << 112n, length: 10 },
+  { address: 0xffn << 120n, length: 8 },
 ]
 
 /** Whether another host can be reached at the address. A subnet's own broadcast address cannot be told from it alone. */

@@ -21,8 +21,8 @@ export function statusText(report: LabReport, terminal: Terminal): string {
     ]),
   )
   const pods = table(
-    ['POD', 'HOST', 'ADDRESS'],
-    report.pods.map((pod) => [pod.name, pod.host, pod.address]),
+    ['POD', 'HOST', 'ADDRESS', ...(report.options.ipv6 ? ['IPV6'] : [])],
+    report.pods.map((pod) => [pod.name, pod.host, pod.address, ...(pod.ipv6Address === null ? [] : [pod.ipv6Address])]),
   )
   const faults = report.faults.length === 0 ? 'none' : report.faults.map(describeFault).join(', ')
   return `${hosts}${dropsText(report.hosts)}\n${pods}\nfaults: ${faults}\n`

@@ -9,6 +9,7 @@ import { inNamespace } from '../host/command.ts'
 import { describeFault, type Fault, parsePercent } from '../lab/faults.ts'
 import type { IperfOptions } from '../lab/iperf.ts'
 import { Lab } from '../lab/lab.ts'
+import type { AddressFamily } from '../lab/ping.ts'
 import {
   LAB_BACKENDS,
   LAB_DEFAULTS,
@@ -32,7 +33,8 @@ interface CommonFlags {
 const EXAMPLES = `Examples:
   flannelette lab up                                   3 hosts, 2 pods each
   flannelette lab up --hosts 4 --kernel host2,host3    two of them with the kernel's VTEP
-  flannelette lab ping all                             every pair of pods
+  flannelette lab up --ipv6                            pods with IPv6 addresses as well
+  flannelette lab ping all                             every pair of pods; with -6 by IPv6
   flannelette lab iperf pod1.1 pod3.1 --time 5
   flannelette lab exec pod1.1 -- ip route
   flannelette lab fault loss 1                         1 % of the packets between hosts
@@ -75,6 +77,7 @@ interface UpFlags extends CommonFlags {
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   readonly direct?: boolean
+  readonly ipv6?: boolean
   readonly udpChecksum: 'on' | 'off'
   readonly driver?: string
   readonly daemonArg: readonly string[]
@@ -97,6 +100,7 @@ function upCommand(): Command {
         .default('veth'),
     )
     .option('--direct', 'two hosts joined by one link, without a switch')
+    .option('--ipv6', 'IPv6 addresses for the pods as well, carried over the IPv4 underlay')
     .addOption(
       new Option('--udp-checksum <mode>', 'outer UDP checksums of kernel hosts').choices(['on', 'off']).default('on'),
     )
@@ -119,6 +123,7 @@ function labOptions(flags: UpFlags): LabOptions {
   return {
     ...{ name, hosts, pods, kernel, backend, underlay },
     direct: flags.direct === true,
+    ipv6: flags.ipv6 === true,
     udpChecksum: flags.udpChecksum === 'on',
     daemonArguments: [...(flags.driver === undefined ? [] : ['--driver', flags.driver]), ...flags.daemonArg],
   }
@@ -157,6 +162,7 @@ function runInside(namespace: string, words: readonly string[]): Promise<number>
 }
 
 interface PingFlags extends CommonFlags {
+  readonly 6?: boolean
   readonly count: number
   readonly size?: number
 }
@@ -164,13 +170,18 @@ interface PingFlags extends CommonFlags {
 function pingCommand(): Command {
   return subcommand('ping', 'ping one member from another, or every pair of pods')
     .argument('<from>', 'pod1.1, host1, …, or all')
-    .argument('[to]', 'whom to ping')
+    .argument('[to]', 'whom to ping, also by address')
+    .option('-6', 'by IPv6 addresses')
     .option('-c, --count <n>', 'echo requests per pair', wholeNumber, 1)
     .option('-s, --size <bytes>', 'payload', wholeNumber)
     .action(async (from: string, to: string | undefined, flags: PingFlags) => {
       checkPair(from, to)
       const lab = Lab.enter(flags.name)
-      const options = { count: flags.count, ...(flags.size === undefined ? {} : { sizeBytes: flags.size }) }
+      const options = {
+        ...familyOf(flags),
+        count: flags.count,
+        ...(flags.size === undefined ? {} : { sizeBytes: flags.size }),
+      }
       const results = to === undefined ? await lab.pingAll(options) : [await lab.ping(from, to, options)]
       const terminal = terminalOf(process.stdout)
       const [only] = results
@@ -179,6 +190,10 @@ function pingCommand(): Command {
       )
       if (results.some((result) => result.received < result.sent)) process.exitCode = EXIT.failed
     })
+}
+
+function familyOf(flags: { readonly 6?: boolean }): { readonly family?: AddressFamily } {
+  return flags[6] === true ? { family: 6 } : {}
 }
 
 function checkPair(from: string, to: string | undefined): void {
@@ -195,6 +210,7 @@ function checkPair(from: string, to: string | undefined): void {
 }
 
 interface IperfFlags extends CommonFlags {
+  readonly 6?: boolean
   readonly udp?: boolean
   readonly bitrate?: string
   readonly length?: number
@@ -205,7 +221,8 @@ interface IperfFlags extends CommonFlags {
 function iperfCommand(): Command {
   return subcommand('iperf', 'throughput between two members, by iperf3')
     .argument('<from>', 'sender')
-    .argument('<to>', 'receiver')
+    .argument('<to>', 'receiver, also by address')
+    .option('-6', 'by IPv6 addresses')
     .option('-u, --udp', 'datagrams instead of a TCP stream')
     .option('-b, --bitrate <rate>', 'rate to send at, such as 100M')
     .option('-l, --length <bytes>', 'bytes of a datagram or write', wholeNumber)
@@ -213,6 +230,7 @@ function iperfCommand(): Command {
     .option('-P, --streams <n>', 'parallel streams', wholeNumber)
     .action(async (from: string, to: string, flags: IperfFlags) => {
       const options: IperfOptions = {
+        ...familyOf(flags),
         udp: flags.udp === true,
         signal: interruption(),
         seconds: flags.time,

@@ -1,6 +1,12 @@
 // Reading typed fields out of a JSON object by Go's rules. Each reader names the field and its place when it refuses.
-import ipaddr from 'ipaddr.js'
-import { type Ipv4Prefix, parseIpv4, parsePrefix } from '../../dataplane/index.ts'
+import {
+  type Ipv4Prefix,
+  type Ipv6Prefix,
+  parseIpv4,
+  parseIpv6,
+  parseIpv6Prefix,
+  parsePrefix,
+} from '../../dataplane/index.ts'
 import { type JsonNode, JsonProblem, memberOf } from './json-document.ts'
 
 /** The fields of one object. Absent fields give the default; `null` too, except where Go's decoder refuses it. */
@@ -63,12 +69,22 @@ export class JsonFields {
     return prefix
   }
 
-  /** Text in RFC 5952 form, `null` when absent or `null`. */
-  ipv6(name: string): string | null {
+  /** Unsigned 128-bit address, `null` when absent or `null`. An IPv4 address is taken as the mapped one, as Go does. */
+  ipv6(name: string): bigint | null {
     const node = this.#present(name)
     if (node === undefined) return null
-    if (node.kind !== 'string' || !ipaddr.IPv6.isValid(node.text)) throw this.refusal(name, 'must be an IPv6 address')
-    return ipaddr.IPv6.parse(node.text).toRFC5952String()
+    const address = node.kind === 'string' ? (parseIpv6(node.text) ?? mapped(node.text)) : null
+    if (address === null) throw this.refusal(name, 'must be an IPv6 address such as "fd00:10:244::"')
+    return address
+  }
+
+  /** A prefix with its host bits cleared, `null` when absent. A JSON `null` is refused. */
+  ipv6Prefix(name: string): Ipv6Prefix | null {
+    const node = this.node(name)
+    if (node === undefined) return null
+    const prefix = node.kind === 'string' ? parseIpv6Prefix(node.text) : null
+    if (prefix === null) throw this.refusal(name, 'must be an IPv6 prefix such as "fd00:10:244::/48"')
+    return prefix
   }
 
   refusal(name: string, why: string): JsonProblem {
@@ -79,4 +95,10 @@ export class JsonFields {
     const node = this.node(name)
     return node?.kind === 'null' ? undefined : node
   }
+}
+
+/** `::ffff:192.0.2.1` of `192.0.2.1`. */
+function mapped(text: string): bigint | null {
+  const address = parseIpv4(text)
+  return address === null ? null : (0xffffn << 32n) | BigInt(address)
 }

@@ -5,6 +5,9 @@ import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 /** Smallest MTU of an overlay, in bytes: every IPv4 host must take packets of this size, RFC 791 section 3.1. */
 export const SMALLEST_OVERLAY_BYTES = 576
 
+/** The same for an overlay that carries IPv6, RFC 8200 section 5; Linux takes IPv6 off a device with less. */
+export const SMALLEST_IPV6_OVERLAY_BYTES = 1280
+
 export interface MtuChoice {
   /** MTU of the overlay device, and `FLANNEL_MTU`. */
   readonly overlayBytes: number

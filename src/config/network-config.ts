@@ -1,18 +1,9 @@
 // The network config (`net-conf.json`, or the store's `config` key): flannel's JSON by flannel's rules. Decoding,
-// defaults, derived fields and the checks of flannel's etcd mode; what an own backend needs is in vxlan-backend.ts.
-import {
-  containsAddress,
-  formatIpv4,
-  formatPrefix,
-  type Ipv4Prefix,
-  maskOf,
-  NON_UNICAST_PREFIXES,
-  overlaps,
-  sizeOf,
-} from '../../dataplane/index.ts'
-import { FlanneletteError } from '../errors.ts'
-import { type JsonNode, JsonProblem, parseJson } from './json-document.ts'
+// defaults and the checks of flannel's etcd mode; subnet-range.ts derives fields, tunnel-backend.ts reads `Backend`.
+import { asConfigError, invalid } from './config-error.ts'
+import { type JsonNode, parseJson } from './json-document.ts'
 import { JsonFields } from './json-fields.ts'
+import { type Ipv6SubnetRange, ipv4Range, ipv6Range, type SubnetRange } from './subnet-range.ts'
 
 /** Every backend that flannel knows; spelling as in `Backend.Type`, which is matched whatever its case. */
 export const KNOWN_BACKENDS = [
@@ -28,19 +19,9 @@ export const KNOWN_BACKENDS = [
 ] as const
 export type BackendType = (typeof KNOWN_BACKENDS)[number]
 
-/** What subnets there are to choose from. Addresses are unsigned 32-bit numbers. */
-export interface SubnetRange {
-  readonly network: Ipv4Prefix
-  /** Prefix length of a node's subnet, 2 to 30. */
-  readonly subnetLength: number
-  /** Address of the first subnet that may be given out. */
-  readonly subnetMin: number
-  /** Address of the last subnet that may be given out. */
-  readonly subnetMax: number
-}
-
 export interface NetworkConfig extends SubnetRange {
-  readonly enableIpv6: boolean
+  /** The IPv6 half, `null` without `EnableIPv6`. */
+  readonly ipv6: Ipv6SubnetRange | null
   readonly enableNftables: boolean
   readonly backendType: BackendType
   /** The raw `Backend` object for the backend's own decoder; `null` when absent. */
@@ -58,87 +39,33 @@ export function parseNetworkConfig(text: string): NetworkConfig {
     const fields = new JsonFields(text, parseJson(text), 'the network config')
     const enableIpv6 = fields.boolean('EnableIPv6', false)
     requireIpv4(fields.boolean('EnableIPv4', true), enableIpv6)
-    const network = fields.ipv4Prefix('Network')
-    const subnetLength = fields.integer('SubnetLen', 0, { unsigned: true })
-    const range = deriveRange(network, subnetLength, fields.ipv4('SubnetMin') ?? 0, fields.ipv4('SubnetMax') ?? 0)
+    const range = ipv4Range({
+      network: fields.ipv4Prefix('Network'),
+      length: fields.integer('SubnetLen', 0, { unsigned: true }),
+      min: fields.ipv4('SubnetMin') ?? 0,
+      max: fields.ipv4('SubnetMax') ?? 0,
+    })
+    const ipv6 = readIpv6Range(fields)
     const backend = readBackend(text, fields.node('Backend'))
-    return { ...range, enableIpv6, enableNftables: fields.boolean('EnableNFTables', false), ...backend }
+    const enableNftables = fields.boolean('EnableNFTables', false)
+    return { ...range, ipv6: enableIpv6 ? ipv6Range(ipv6) : null, enableNftables, ...backend }
   })
 }
 
-/** Runs a decoder; what it says of the JSON becomes an error for people. */
-export function asConfigError<T>(decode: () => T): T {
-  try {
-    return decode()
-  } catch (error) {
-    if (error instanceof JsonProblem) throw invalid(error.message)
-    throw error
+/** Decoded whether it is used or not, as Go does: a mistake in it is a mistake. */
+function readIpv6Range(fields: JsonFields) {
+  return {
+    network: fields.ipv6Prefix('IPv6Network'),
+    length: fields.integer('IPv6SubnetLen', 0, { unsigned: true }),
+    min: fields.ipv6('IPv6SubnetMin') ?? 0n,
+    max: fields.ipv6('IPv6SubnetMax') ?? 0n,
   }
-}
-
-/** A `config-invalid` error about the network config. */
-export function invalid(why: string, remedy = 'correct the network config and start again'): FlanneletteError {
-  return new FlanneletteError('config-invalid', `network config: ${why}`, { remedy })
 }
 
 function requireIpv4(enableIpv4: boolean, enableIpv6: boolean): void {
-  if (enableIpv6) {
-    throw invalid('EnableIPv6 is true, but this version carries IPv4 only', 'set EnableIPv6 to false')
-  }
-  if (!enableIpv4) throw invalid('EnableIPv4 and EnableIPv6 are both false', 'leave EnableIPv4 out, or set it to true')
-}
-
-/** Flannel's checks in flannel's order, the first failure wins. 0 stands for an absent field, as in flannel. */
-function deriveRange(network: Ipv4Prefix | null, givenLength: number, givenMin: number, givenMax: number): SubnetRange {
-  if (network === null || (network.address === 0 && network.length === 0)) {
-    throw invalid('Network is missing', 'add for example "Network": "10.244.0.0/16"')
-  }
-  const special = NON_UNICAST_PREFIXES.find((prefix) => overlaps(prefix, network))
-  if (special !== undefined) {
-    throw invalid(
-      `Network ${formatPrefix(network)} overlaps ${formatPrefix(special)}, which no pod can have an address of`,
-      'take a private network, for example 10.244.0.0/16',
-    )
-  }
-  const subnetLength = checkedLength(network, givenLength)
-  const size = sizeOf(subnetLength)
-  for (const [name, value] of [
-    ['SubnetMin', givenMin],
-    ['SubnetMax', givenMax],
-  ] as const) {
-    if (value !== 0 && !containsAddress(network, value)) {
-      throw invalid(`${name} ${formatIpv4(value)} lies outside Network ${formatPrefix(network)}`)
-    }
-  }
-  // The first subnet is left out on purpose: its address is the network's own.
-  const subnetMin = givenMin === 0 ? network.address + size : givenMin
-  const subnetMax = givenMax === 0 ? network.address + sizeOf(network.length) - size : givenMax
-  for (const [name, value] of [
-    ['SubnetMin', subnetMin],
-    ['SubnetMax', subnetMax],
-  ] as const) {
-    if ((value & maskOf(subnetLength)) >>> 0 !== value) {
-      throw invalid(`${name} ${formatIpv4(value)} is not the first address of a /${subnetLength}`)
-    }
-  }
-  if (subnetMin > subnetMax) {
-    throw invalid(`SubnetMin ${formatIpv4(subnetMin)} lies behind SubnetMax ${formatIpv4(subnetMax)}`)
-  }
-  return { network, subnetLength, subnetMin, subnetMax }
-}
-
-function checkedLength(network: Ipv4Prefix, given: number): number {
-  if (given > 30) throw invalid(`SubnetLen ${given} is larger than 30: a subnet needs room for pods`)
-  if (given !== 0) {
-    if (given < network.length + 2) {
-      throw invalid(`SubnetLen ${given} leaves fewer than four subnets in Network ${formatPrefix(network)}`)
-    }
-    return given
-  }
-  if (network.length > 28) {
-    throw invalid(`Network ${formatPrefix(network)} is too small for four subnets`, 'take a /28 or larger')
-  }
-  return network.length <= 22 ? 24 : network.length + 2
+  if (enableIpv4) return
+  if (enableIpv6) throw invalid('EnableIPv4 is false, but this version needs IPv4 beside IPv6', 'leave EnableIPv4 out')
+  throw invalid('EnableIPv4 and EnableIPv6 are both false', 'leave EnableIPv4 out, or set it to true')
 }
 
 function readBackend(source: string, node: JsonNode | undefined) {

@@ -1,7 +1,16 @@
 // subnet.env: how the CNI plugin and container engines learn this node's subnet and MTU. Written byte for byte as
 // flannel writes it, read back leniently, and removed as soon as it says something that is no longer true.
 import { readFileSync, rmSync } from 'node:fs'
-import { formatIpv4, formatPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../dataplane/index.ts'
+import {
+  formatAddress,
+  formatPrefix,
+  type Ipv4Prefix,
+  type Ipv6Prefix,
+  type Prefix,
+  parseIpv6Prefix,
+  parsePrefix,
+  samePrefix,
+} from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
 
@@ -10,15 +19,26 @@ export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env'
 export interface SubnetFile {
   readonly network: Ipv4Prefix
   readonly subnet: Ipv4Prefix
+  /** The IPv6 half, `null` without one. */
+  readonly ipv6: { readonly network: Ipv6Prefix; readonly subnet: Ipv6Prefix } | null
   readonly mtuBytes: number
   readonly ipMasq: boolean
 }
 
-/** The file's text. `FLANNEL_SUBNET` is the subnet's first host address: the bridge's own. */
+/** The file's text. `FLANNEL_SUBNET` and `FLANNEL_IPV6_SUBNET` are first host addresses: the bridge's own. */
 export function formatSubnetFile(file: SubnetFile): string {
+  const { ipv6 } = file
+  const ipv6Lines =
+    ipv6 === null
+      ? []
+      : [
+          `FLANNEL_IPV6_NETWORK=${formatPrefix(ipv6.network)}`,
+          `FLANNEL_IPV6_SUBNET=${formatAddress(ipv6.subnet.address + 1n)}/${ipv6.subnet.length}`,
+        ]
   return [
     `FLANNEL_NETWORK=${formatPrefix(file.network)}`,
-    `FLANNEL_SUBNET=${formatIpv4(file.subnet.address + 1)}/${file.subnet.length}`,
+    `FLANNEL_SUBNET=${formatAddress(file.subnet.address + 1)}/${file.subnet.length}`,
+    ...ipv6Lines,
     `FLANNEL_MTU=${file.mtuBytes}`,
     `FLANNEL_IPMASQ=${file.ipMasq}`,
     '',
@@ -44,7 +64,12 @@ export function writeSubnetFile(path: string, file: SubnetFile): void {
 export interface RememberedSubnet {
   readonly network: Ipv4Prefix | null
   readonly subnet: Ipv4Prefix | null
+  readonly ipv6Network: Ipv6Prefix | null
+  readonly ipv6Subnet: Ipv6Prefix | null
 }
+
+/** What is known of a node: what is left out is not known yet, and `null` is known not to be. */
+export type KnownSubnets = Partial<RememberedSubnet>
 
 /** Reads a file back; `null` when there is none. */
 export function readSubnetFile(path: string): RememberedSubnet | null {
@@ -55,17 +80,23 @@ export function readSubnetFile(path: string): RememberedSubnet | null {
     return null
   }
   const values = parseDotenv(text)
-  return { network: onlyPrefix(values.get('FLANNEL_NETWORK')), subnet: onlyPrefix(values.get('FLANNEL_SUBNET')) }
+  return {
+    network: onlyPrefix(values.get('FLANNEL_NETWORK'), parsePrefix),
+    subnet: onlyPrefix(values.get('FLANNEL_SUBNET'), parsePrefix),
+    ipv6Network: onlyPrefix(values.get('FLANNEL_IPV6_NETWORK'), parseIpv6Prefix),
+    ipv6Subnet: onlyPrefix(values.get('FLANNEL_IPV6_SUBNET'), parseIpv6Prefix),
+  }
 }
 
 /**
- * Removes the file when it contradicts what is known; a wrong file gives pods addresses of another node. `null` stands
- * for "not known yet" and contradicts nothing. Returns whether a file was removed.
+ * Removes the file when it contradicts what is known; a wrong file gives pods addresses of another node. Returns whether
+ * a file was removed.
  */
-export function removeStaleSubnetFile(path: string, known: RememberedSubnet): boolean {
+export function removeStaleSubnetFile(path: string, known: KnownSubnets): boolean {
   const remembered = readSubnetFile(path)
   if (remembered === null) return false
-  if (agrees(remembered.network, known.network) && agrees(remembered.subnet, known.subnet)) return false
+  const names = ['network', 'subnet', 'ipv6Network', 'ipv6Subnet'] as const
+  if (names.every((name) => agrees(remembered[name], known[name]))) return false
   removeSubnetFile(path)
   return true
 }
@@ -75,13 +106,15 @@ export function removeSubnetFile(path: string): void {
   rmSync(path, { force: true })
 }
 
-function agrees(remembered: Ipv4Prefix | null, known: Ipv4Prefix | null): boolean {
-  return known === null || (remembered !== null && samePrefix(remembered, known))
+function agrees(remembered: Prefix | null, known: Prefix | null | undefined): boolean {
+  if (known === undefined) return true
+  if (known === null || remembered === null) return known === remembered
+  return samePrefix(remembered, known)
 }
 
 /** Values may be lists; entries that are no prefixes are skipped; anything but exactly one left over counts as unsaid. */
-function onlyPrefix(value: string | undefined): Ipv4Prefix | null {
-  const prefixes = (value ?? '').split(',').flatMap((entry) => parsePrefix(entry.trim()) ?? [])
+function onlyPrefix<P extends Prefix>(value: string | undefined, parse: (text: string) => P | null): P | null {
+  const prefixes = (value ?? '').split(',').flatMap((entry) => parse(entry.trim()) ?? [])
   return prefixes.length === 1 ? prefixes[0]! : null
 }
 

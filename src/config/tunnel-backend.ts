@@ -1,8 +1,9 @@
 // What the tunnel backends read from the network config's `Backend` object, with flannel's names and defaults.
 import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import { asConfigError, invalid } from './config-error.ts'
 import type { JsonFields } from './json-fields.ts'
 import { SMALLEST_OVERLAY_BYTES } from './mtu.ts'
-import { asConfigError, invalid, type NetworkConfig } from './network-config.ts'
+import type { NetworkConfig } from './network-config.ts'
 
 /** flannel's (and Linux's) VXLAN port; IANA's 4789 is not the default. */
 export const DEFAULT_VXLAN_PORT = 8472
@@ -33,12 +34,29 @@ export interface TunnelBackend {
  * value out of range, or an option that would silently lose packets here
  */
 export function tunnelBackend(config: NetworkConfig): TunnelBackend {
+  requireIpv6Way(config)
   if (config.backendType === 'vxlan') return vxlanBackend(config)
   if (config.backendType === 'udp') return udpBackend(config)
   const remedy = 'set "Backend": {"Type": "vxlan"} or {"Type": "udp"}'
   throw invalid(
     `Backend.Type "${config.backendType}" is not supported yet, this version runs "vxlan" and "udp"`,
     remedy,
+  )
+}
+
+/** Our own key beside flannel's: IPv6 packets of pods ride through the IPv4 tunnel, device, MAC and port of IPv4. */
+const IPV6_KEY = 'IPv6OverIPv4'
+
+/** IPv6 needs to be told how it crosses: there is no tunnel between IPv6 addresses of hosts yet. */
+function requireIpv6Way({ ipv6, backend, backendType }: NetworkConfig): void {
+  if (ipv6 === null) return
+  if (backendType !== 'vxlan') {
+    throw invalid(`EnableIPv6 is true, but backend "${backendType}" carries IPv4 only`, 'take Backend.Type "vxlan"')
+  }
+  if (asConfigError(() => backend?.boolean(IPV6_KEY, false)) === true) return
+  throw invalid(
+    'EnableIPv6 is true, but this version has no tunnel over IPv6 yet',
+    `add "${IPV6_KEY}": true to Backend to carry IPv6 of pods through the IPv4 tunnel`,
   )
 }
 
@@ -62,7 +80,7 @@ function portOf(fields: JsonFields, usual: number): number {
   return port
 }
 
-function vxlanBackend({ backend: fields }: NetworkConfig): TunnelBackend {
+function vxlanBackend({ backend: fields, ipv6 }: NetworkConfig): TunnelBackend {
   if (fields === null) throw invalid('Backend is missing')
   return asConfigError(() => {
     const vni = fields.integer('VNI', 1)
@@ -76,6 +94,9 @@ function vxlanBackend({ backend: fields }: NetworkConfig): TunnelBackend {
       throw fields.refusal('GBP', 'is not supported yet: packets with a policy mark would be lost; set it to false')
     }
     const notices: string[] = []
+    if (ipv6 === null && fields.boolean(IPV6_KEY, false)) {
+      notices.push(`Backend.${IPV6_KEY} has no effect without EnableIPv6`)
+    }
     if (fields.boolean('Learning', false)) {
       notices.push('Backend.Learning has no effect: every peer address comes from the leases')
     }

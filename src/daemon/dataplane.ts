@@ -1,5 +1,5 @@
 // What the daemon asks of whatever moves its packets: our userspace engine, or the kernel's VTEP.
-import type { Feature, Ipv4Prefix, Offender, WorkerDriver } from '../../dataplane/index.ts'
+import type { Feature, Ipv4Prefix, Ipv6Prefix, Offender, WorkerDriver } from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** What is known of this node before it has a lease. Addresses are unsigned 32-bit numbers. */
@@ -15,6 +15,8 @@ export interface VtepOutline {
   readonly underlayInterface: string
   readonly underlayAddress: number
   readonly network: Ipv4Prefix
+  /** The IPv6 network whose packets cross through this device as well, `null` when only IPv4 does. */
+  readonly ipv6Network: Ipv6Prefix | null
   /** MTU of the overlay device (underlay MTU − overhead). */
   readonly mtuBytes: number
 }
@@ -26,6 +28,8 @@ export interface LocalVtep extends VtepOutline {
   /** Own overlay address: the subnet's first address, as /32 on the device. */
   readonly overlayAddress: number
   readonly subnet: Ipv4Prefix
+  /** Own IPv6 subnet; its first address is on the device as /128. `null` without `ipv6Network`. */
+  readonly ipv6Subnet: Ipv6Prefix | null
 }
 
 export interface Dataplane {

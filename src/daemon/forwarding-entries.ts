@@ -4,13 +4,14 @@ import {
   containsAddress,
   type ForwardingEntry,
   formatIpv4,
+  formatPrefix,
   isUnicast,
   overlaps,
   samePrefix,
 } from '../../dataplane/index.ts'
 import { inAddressOrder } from '../lease/diff.ts'
-import type { Lease } from '../lease/lease.ts'
-import { vtepMacOf } from '../store/flannel-json.ts'
+import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
+import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 
 /** Why a lease is not forwarded to; people see these words in the status. */
 export type LeftOutReason =
@@ -24,13 +25,15 @@ export type LeftOutReason =
 
 export interface LeftOutPeer {
   readonly lease: Lease
+  /** What is not forwarded to: the lease's IPv4 subnet stands for all of it, its IPv6 subnet for that half alone. */
+  readonly subnet: string
   readonly reason: LeftOutReason
   /** For people: `incompatible: host-gw`. */
   readonly detail: string
 }
 
 export interface PeerSelection {
-  /** In address order. */
+  /** In address order, without IPv6 halves that cannot be forwarded to. */
   readonly peers: readonly Lease[]
   readonly leftOut: readonly LeftOutPeer[]
 }
@@ -43,19 +46,58 @@ export function selectPeers(leases: readonly Lease[], own: Lease): PeerSelection
     if (isOwn(lease, own)) continue
     const verdict = whyNot(lease, own)
     if (verdict !== null) {
-      leftOut.push({ lease, ...verdict })
+      leftOut.push({ lease, subnet: formatPrefix(lease.subnet), ...verdict })
       continue
     }
     // Two leases for one subnet come one after the other, the later revision last: it wins.
     const rival = peers.at(-1)
     if (rival !== undefined && samePrefix(rival.subnet, lease.subnet)) {
       peers.pop()
-      const winner = formatIpv4(lease.attributes.publicIp)
-      leftOut.push({ lease: rival, reason: 'superseded', detail: `${winner} holds a later lease for this subnet` })
+      leftOut.push(superseded(rival, lease, formatPrefix(rival.subnet)))
     }
     peers.push(lease)
   }
-  return { peers, leftOut }
+  return selectIpv6Halves(peers, leftOut, own)
+}
+
+/** A half that cannot be used costs its lease nothing else. Without an IPv6 half of our own there is nothing to say. */
+function selectIpv6Halves(peers: readonly Lease[], leftOut: LeftOutPeer[], own: Lease): PeerSelection {
+  const ownHalf = ipv6HalfOf(own)
+  const holders = new Map<string, Lease>()
+  const useless = new Set<Lease>()
+  for (const lease of peers) {
+    const half = ipv6HalfOf(lease)
+    if (half === null || lease.ipv6Subnet === null) continue
+    const subnet = formatPrefix(half)
+    if (ownHalf === null) {
+      useless.add(lease)
+    } else if (overlaps(half, ownHalf)) {
+      useless.add(lease)
+      leftOut.push({ lease, subnet, reason: 'overlaps-own-subnet', detail: 'it overlaps our own IPv6 subnet' })
+    } else if (!ridesOverIpv4(lease)) {
+      useless.add(lease)
+      leftOut.push({ lease, subnet, reason: 'undecodable-data', detail: 'its IPv6 VTEP is not the IPv4 one' })
+    } else {
+      const rival = holders.get(subnet)
+      const [loser, winner] = rival === undefined || rival.revision <= lease.revision ? [rival, lease] : [lease, rival]
+      holders.set(subnet, winner)
+      if (loser === undefined) continue
+      useless.add(loser)
+      leftOut.push(superseded(loser, winner, subnet))
+    }
+  }
+  return { peers: peers.map((lease) => (useless.has(lease) ? { ...lease, ipv6Subnet: null } : lease)), leftOut }
+}
+
+/** Whether the node takes IPv6 packets by its IPv4 device; a real dual-stack node has a second one with its own MAC. */
+function ridesOverIpv4({ attributes }: Lease): boolean {
+  const mac = vtepMacForIpv6(attributes)
+  return mac !== null && mac === vtepMacOf(attributes)
+}
+
+function superseded(lease: Lease, winner: Lease, subnet: string): LeftOutPeer {
+  const holder = formatIpv4(winner.attributes.publicIp)
+  return { lease, subnet, reason: 'superseded', detail: `${holder} holds a later lease for this subnet` }
 }
 
 /** Table entries for peers that `selectPeers` let through. All nodes of a network share port and VNI. */
@@ -63,10 +105,18 @@ export function forwardingEntries(
   peers: readonly Lease[],
   local: { readonly encapsulation: 'vxlan' | 'udp'; readonly port: number; readonly vni: number },
 ): ForwardingEntry[] {
-  return peers.flatMap(({ subnet, attributes }) => {
+  return peers.flatMap((peer) => {
+    const { subnet, attributes } = peer
     const mac = local.encapsulation === 'udp' ? 0 : vtepMacOf(attributes)
     if (mac === null) return []
-    return { prefix: subnet, vtep: { underlayAddress: attributes.publicIp, port: local.port, mac, vni: local.vni } }
+    const vtep = { underlayAddress: attributes.publicIp, port: local.port, mac, vni: local.vni }
+    const half = ipv6HalfOf(peer)
+    return half === null
+      ? { prefix: subnet, vtep }
+      : [
+          { prefix: subnet, vtep },
+          { prefix: half, vtep },
+        ]
   })
 }
 
@@ -74,7 +124,7 @@ function isOwn(lease: Lease, own: Lease): boolean {
   return samePrefix(lease.subnet, own.subnet) && lease.attributes.publicIp === own.attributes.publicIp
 }
 
-function whyNot(lease: Lease, own: Lease): Omit<LeftOutPeer, 'lease'> | null {
+function whyNot(lease: Lease, own: Lease): Omit<LeftOutPeer, 'lease' | 'subnet'> | null {
   const { attributes } = lease
   if (attributes.backendType !== own.attributes.backendType) {
     // udp and alloc leave the type out of their leases.

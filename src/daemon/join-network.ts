@@ -1,13 +1,13 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
-import { formatIpv4, formatMac, formatPrefix, type Ipv4Prefix } from '../../dataplane/index.ts'
+import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
-import { chooseMtu, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
+import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
-import { readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
+import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
 import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
-import { fitsRange } from '../lease/allocate.ts'
-import type { Lease, LeaseAttributes } from '../lease/lease.ts'
+import { fitsNetwork } from '../lease/allocate.ts'
+import { ipv6HalfOf, type Lease, type LeaseAttributes } from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
@@ -38,27 +38,30 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   const { state, log, subnetFile } = options
   state.prepare()
   const kept = state.readLease()
-  if (kept !== null) forgetStaleFile(subnetFile, null, kept.lease.subnet, options)
+  if (kept !== null) forgetStaleFile(subnetFile, { subnet: kept.lease.subnet }, options)
   const { raw, outage } = await readConfig(options, kept, signal)
   const config = parseNetworkConfig(raw)
   const backend = tunnelBackend(config)
   for (const notice of [...config.notices, ...backend.notices]) log.warn('config-notice', notice)
-  forgetStaleFile(subnetFile, config.network, null, options)
+  const networks = { network: config.network, ipv6Network: config.ipv6?.network ?? null }
+  forgetStaleFile(subnetFile, networks, options)
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
   const outline = outlineOf(config, backend, underlay, log)
   await options.dataplane.prepare(outline)
   await options.claimIdentity(publicIp)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
-  forgetStaleFile(subnetFile, config.network, granted.lease.subnet, options)
+  const { subnet } = granted.lease
+  forgetStaleFile(subnetFile, { ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
   return { rawConfig: raw, config, backend, underlay, outline, ...granted }
 }
 
 /** @throws FlanneletteError `interface-unsuitable` when the underlay's MTU leaves no room */
 function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Underlay, log: Log): VtepOutline {
   const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
-  if (mtu.overlayBytes < SMALLEST_OVERLAY_BYTES) {
-    const message = `the underlay leaves too little for packets: ${mtu.how}`
+  const least = config.ipv6 === null ? SMALLEST_OVERLAY_BYTES : SMALLEST_IPV6_OVERLAY_BYTES
+  if (mtu.overlayBytes < least) {
+    const message = `the underlay leaves too little for packets: ${mtu.how}, at least ${least} are needed`
     throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
   }
   log.info('mtu-chosen', `MTU of the overlay: ${mtu.how}`)
@@ -71,6 +74,7 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     underlayInterface: underlay.name,
     underlayAddress: underlay.address,
     network: config.network,
+    ipv6Network: config.ipv6?.network ?? null,
     mtuBytes: mtu.overlayBytes,
   }
 }
@@ -105,7 +109,7 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
     }
   }
   const kept = search.kept?.lease
-  if (kept === undefined || kept.attributes.publicIp !== search.publicIp || !fitsRange(search.config, kept.subnet)) {
+  if (kept === undefined || kept.attributes.publicIp !== search.publicIp || !fitsNetwork(search.config, kept)) {
     throw away
   }
   log.warn(
@@ -119,12 +123,14 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
 async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fresh'>> {
   const { options, config, publicIp, signal } = search
   const { store, clock, log } = options
-  const previousSubnet = search.kept?.lease.subnet ?? readSubnetFile(options.subnetFile)?.subnet ?? null
+  const kept = search.kept?.lease
+  const remembered = readSubnetFile(options.subnetFile)
   let fresh = true
   const request = {
     network: config,
     publicIp,
-    previousSubnet,
+    previousSubnet: kept?.subnet ?? remembered?.subnet ?? null,
+    previousIpv6Subnet: (kept === undefined ? null : ipv6HalfOf(kept)) ?? remembered?.ipv6Subnet ?? null,
     attributes: (existing: Lease | null) => {
       fresh = existing === null
       return attributesFor(search, existing)
@@ -144,13 +150,15 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
 }
 
 /** For vxlan with a MAC: from the state directory, else that of the lease we take over, else a new one. */
-function attributesFor({ options, backend, publicIp }: LeaseSearch, existing: Lease | null): LeaseAttributes {
+function attributesFor({ options, config, backend, publicIp }: LeaseSearch, existing: Lease | null): LeaseAttributes {
   const common = { publicIp, publicIpv6: null, backendType: backend.leaseType }
   if (backend.encapsulation === 'udp') return common
   const { state, random } = options
   const inherited = existing === null ? null : vtepMacOf(existing.attributes)
   const mac = state.readMac() ?? inherited ?? randomMac(random)
-  return { ...common, backendData: vxlanData(backend.vni, mac) }
+  const backendData = vxlanData(backend.vni, mac)
+  // One device for both families: the MAC of the IPv6 half is the same.
+  return { ...common, backendData, ...(config.ipv6 === null ? {} : { backendV6Data: backendData }) }
 }
 
 /** A random locally administered unicast MAC, IEEE 802. */
@@ -191,8 +199,8 @@ function isOutage(error: unknown): error is FlanneletteError {
   return error instanceof FlanneletteError && error.code === 'store-unreadable'
 }
 
-function forgetStaleFile(path: string, network: Ipv4Prefix | null, subnet: Ipv4Prefix | null, { log }: AgentOptions) {
-  if (removeStaleSubnetFile(path, { network, subnet })) {
+function forgetStaleFile(path: string, known: KnownSubnets, { log }: AgentOptions) {
+  if (removeStaleSubnetFile(path, known)) {
     log.warn('subnet-file-stale', `${path} did not match this node's network or lease and was removed`)
   }
 }

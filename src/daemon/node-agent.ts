@@ -17,7 +17,7 @@
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
 import type { FlanneletteError } from '../errors.ts'
-import type { Lease } from '../lease/lease.ts'
+import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
@@ -66,7 +66,7 @@ export class NodeAgent {
       this.#dataplaneStarted = true
       await this.#forward(joined)
       if (this.#stopping.signal.aborted) return
-      this.#writeSubnetFile(joined, local)
+      this.#writeSubnetFile(local)
       this.#remember(joined)
       this.#becomeReady(joined, local)
     } catch (error) {
@@ -156,11 +156,12 @@ export class NodeAgent {
     this.#announceLoss(error)
   }
 
-  #writeSubnetFile(joined: JoinedNetwork, local: LocalVtep): void {
+  #writeSubnetFile(local: LocalVtep): void {
     const { subnetFile } = this.#options
-    const content = { network: local.network, subnet: local.subnet, mtuBytes: local.mtuBytes, ipMasq: false }
-    removeStaleSubnetFile(subnetFile, { network: joined.config.network, subnet: joined.lease.subnet })
-    writeSubnetFile(subnetFile, content)
+    const { network, subnet, ipv6Network, ipv6Subnet, mtuBytes } = local
+    const ipv6 = ipv6Network === null || ipv6Subnet === null ? null : { network: ipv6Network, subnet: ipv6Subnet }
+    removeStaleSubnetFile(subnetFile, { network, subnet, ipv6Network, ipv6Subnet })
+    writeSubnetFile(subnetFile, { network, subnet, ipv6, mtuBytes, ipMasq: false })
   }
 
   /** Only now: what a failed start was granted is no memory of this node. */
@@ -176,6 +177,7 @@ export class NodeAgent {
     this.#state = 'ready'
     const fields = {
       subnet: formatPrefix(local.subnet),
+      ...(local.ipv6Subnet === null ? {} : { ipv6Subnet: formatPrefix(local.ipv6Subnet) }),
       publicIp: formatIpv4(joined.lease.attributes.publicIp),
       device: local.deviceName,
       mac: formatMac(local.mac),
@@ -218,5 +220,6 @@ export class NodeAgent {
 
 function localVtep({ outline, lease }: JoinedNetwork): LocalVtep {
   const mac = vtepMacOf(lease.attributes) ?? 0
-  return { ...outline, mac, overlayAddress: lease.subnet.address, subnet: lease.subnet }
+  const { subnet } = lease
+  return { ...outline, mac, overlayAddress: subnet.address, subnet, ipv6Subnet: ipv6HalfOf(lease) }
 }

@@ -13,7 +13,7 @@ import {
 import { FlanneletteError } from '../errors.ts'
 import { networkAdminMissing } from '../host/capability.ts'
 import { configureOverlayLink, inspectOverlayDevice, isAttached, removeOverlayLink } from '../host/overlay-link.ts'
-import { hasRoute } from '../host/proc-route.ts'
+import { hasIpv6Address, hasIpv6Route, hasRoute } from '../host/proc-route.ts'
 import type { Log } from '../log.ts'
 import type { LocalVtep } from './dataplane.ts'
 
@@ -58,9 +58,12 @@ export async function closeAll(tuns: readonly OpenTun[]): Promise<void> {
   for (const { fd } of tuns) await closeDescriptor(fd)
 }
 
-/** Address, MTU and route. */
-export function dress({ deviceName, overlayAddress, mtuBytes, network }: LocalVtep): Promise<void> {
-  return configureOverlayLink({ name: deviceName, overlayAddress, mtuBytes, network })
+/** Addresses, MTU and routes. */
+export function dress(local: LocalVtep): Promise<void> {
+  const { deviceName, overlayAddress, mtuBytes, network, ipv6Network, ipv6Subnet } = local
+  const ipv6 =
+    ipv6Network === null || ipv6Subnet === null ? null : { address: ipv6Subnet.address, network: ipv6Network }
+  return configureOverlayLink({ name: deviceName, overlayAddress, mtuBytes, network, ipv6 })
 }
 
 /** Whether the device is as a start leaves it, as far as a look that costs next to nothing can tell. */
@@ -68,9 +71,18 @@ export async function isDressed(local: LocalVtep): Promise<boolean> {
   return leadsInto(local) && (await readDeviceMtu(local.deviceName)) === local.mtuBytes
 }
 
-/** Whether the kernel sends the network's packets into the device: not when it is down, or has lost its address. */
-function leadsInto({ network, deviceName }: LocalVtep): boolean {
-  return hasRoute(readFileSync('/proc/thread-self/net/route', 'latin1'), network, deviceName)
+/**
+ * Whether the kernel sends the networks' packets into the device: not when it is down, or has lost its IPv4 address. An
+ * IPv6 route outlives its address, so that one is looked for as well.
+ */
+function leadsInto({ network, ipv6Network, ipv6Subnet, deviceName }: LocalVtep): boolean {
+  const list = (name: string) => readFileSync(`/proc/thread-self/net/${name}`, 'latin1')
+  if (!hasRoute(list('route'), network, deviceName)) return false
+  if (ipv6Network === null || ipv6Subnet === null) return true
+  return (
+    hasIpv6Route(list('ipv6_route'), ipv6Network, deviceName) &&
+    hasIpv6Address(list('if_inet6'), ipv6Subnet.address, deviceName)
+  )
 }
 
 /** Only interfaces that are up are listed, and an address with a label under the label (`eth0:1`). */

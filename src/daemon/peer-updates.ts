@@ -119,7 +119,7 @@ export class PeerUpdates {
 }
 
 function leftOutKey(peer: LeftOutPeer): string {
-  return `${formatPrefix(peer.lease.subnet)}: ${peer.detail}`
+  return `${peer.subnet}: ${peer.detail}`
 }
 
 /** `lease change: +10.244.2.0/24 ~10.244.3.0/24 -10.244.9.0/24` */

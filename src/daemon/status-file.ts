@@ -15,6 +15,8 @@ const PERIOD_MS = 1000
 
 export interface LeaseStatus {
   readonly subnet: string
+  /** `null` for a lease without an IPv6 half. */
+  readonly ipv6Subnet: string | null
   readonly publicIp: string
   readonly backendType: string
   /** `null` when the lease carries none that is usable. */
@@ -46,6 +48,9 @@ export interface DaemonStatus {
     readonly underlayAddress: string
     readonly overlayAddress: string
     readonly network: string
+    /** `null` when the node carries IPv4 only. */
+    readonly overlayIpv6: string | null
+    readonly ipv6Network: string | null
     readonly mtu: number
   } | null
   readonly lease: (LeaseStatus & { readonly state: string; readonly renewedAt: string | null }) | null
@@ -95,8 +100,8 @@ export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): 
     generation: peers.generation,
     peers: peers.peers.map(leaseStatus),
     pendingPeers: dataplane.pendingPeers(),
-    leftOut: peers.leftOut.map(({ lease, reason, detail }) => {
-      return { subnet: formatPrefix(lease.subnet), publicIp: formatIpv4(lease.attributes.publicIp), reason, detail }
+    leftOut: peers.leftOut.map(({ lease, subnet, reason, detail }) => {
+      return { subnet, publicIp: formatIpv4(lease.attributes.publicIp), reason, detail }
     }),
     conflicts: peers.conflicts.map(describeConflict),
     offenders: dataplane.offenders().map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {
@@ -156,6 +161,8 @@ function nodeStatus(local: LocalVtep): DaemonStatus['node'] {
     underlayAddress: formatIpv4(local.underlayAddress),
     overlayAddress: formatIpv4(local.overlayAddress),
     network: formatPrefix(local.network),
+    overlayIpv6: local.ipv6Subnet === null ? null : formatAddress(local.ipv6Subnet.address),
+    ipv6Network: local.ipv6Network === null ? null : formatPrefix(local.ipv6Network),
     mtu: local.mtuBytes,
   }
 }
@@ -164,6 +171,7 @@ function leaseStatus(lease: Lease): LeaseStatus {
   const mac = vtepMacOf(lease.attributes)
   return {
     subnet: formatPrefix(lease.subnet),
+    ipv6Subnet: lease.ipv6Subnet,
     publicIp: formatIpv4(lease.attributes.publicIp),
     backendType: lease.attributes.backendType,
     vtepMac: mac === null ? null : formatMac(mac),

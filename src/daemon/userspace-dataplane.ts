@@ -103,9 +103,9 @@ export class UserspaceDataplane implements Dataplane {
       mac: local.mac,
       settings: {
         overlayAddress: local.overlayAddress,
-        overlayIpv6: null,
+        overlayIpv6: local.ipv6Subnet?.address ?? null,
         subnet: local.subnet,
-        ipv6Subnet: null,
+        ipv6Subnet: local.ipv6Subnet,
         countsHop: local.encapsulation === 'udp',
         mtuBytes: local.mtuBytes,
         sourceCheck: this.#options.sourceCheck,

@@ -12,6 +12,7 @@ import {
   showJson,
 } from './ip.ts'
 import type { PresentRows } from './kernel-vtep-plan.ts'
+import { kernelHasIpv6 } from './sysctl.ts'
 
 export interface KernelTables {
   /** @throws FlanneletteError `host-command`, for instance when the device is gone */
@@ -23,12 +24,13 @@ export interface KernelTables {
 export function kernelTables(device: string, where: Pick<CommandOptions, 'namespace'> = {}): KernelTables {
   return {
     read: async () => {
+      const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
       const [neighbors, fdb, routes] = await Promise.all([
-        showJson<NeighborInfo>('ip', ['-4', 'neigh', 'show', 'dev', device], where),
+        Promise.all(families.map((f) => showJson<NeighborInfo>('ip', [f, 'neigh', 'show', 'dev', device], where))),
         showJson<FdbInfo>('bridge', ['fdb', 'show', 'dev', device], where),
-        showJson<RouteInfo>('ip', ['-4', 'route', 'show'], where),
+        Promise.all(families.map((f) => showJson<RouteInfo>('ip', [f, 'route', 'show'], where))),
       ])
-      return { neighbors, fdb, routes }
+      return { neighbors: neighbors.flat(), fdb, routes: routes.flat() }
     },
     apply: (tool, commands) => batchEach(tool, commands, where),
   }

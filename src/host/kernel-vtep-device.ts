@@ -1,12 +1,12 @@
 // The kernel's own VXLAN device: makes it, keeps a compatible one, refuses somebody else's. Pure planning first, then
 // the one function that acts.
 import { createSocket } from 'node:dgram'
-import { formatIpv4, formatMac } from '../../dataplane/index.ts'
+import { formatAddress, formatIpv4, formatMac } from '../../dataplane/index.ts'
 import type { LocalVtep, VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { batch, type LinkInfo, readLink, showJson } from './ip.ts'
-import { inspectOverlayDevice, ipv4AddressesIn, quietRouterAdvertisements } from './overlay-link.ts'
+import { addAddress, addressesIn, allowIpv6, inspectOverlayDevice, quietRouterAdvertisements } from './overlay-link.ts'
 import { DEVICE_ALIAS } from './route-protocol.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
 
@@ -29,11 +29,10 @@ export function deviceDifferences(link: LinkInfo, local: VtepOutline, udpChecksu
   return differences
 }
 
-/** Commands that dress the device: MAC, MTU, alias, /32 address, up. */
+/** Commands that make the device, or put right MAC, MTU and alias of one that is there. */
 export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum: boolean, hasIpv6 = true): string[] {
   const name = local.deviceName
   const mac = formatMac(local.mac)
-  const address = `${formatIpv4(local.overlayAddress)}/32`
   const plan: string[] = []
   if (link === null) {
     const checksum = udpChecksum ? 'udpcsum' : 'noudpcsum'
@@ -48,11 +47,33 @@ export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum:
     if (link.mtu !== local.mtuBytes) plan.push(`link set dev ${name} mtu ${local.mtuBytes}`)
     if (link.ifalias !== DEVICE_ALIAS) plan.push(`link set dev ${name} alias ${DEVICE_ALIAS}`)
   }
-  const present = ipv4AddressesIn(link, local.network)
-  if (!present.includes(address)) plan.push(`address add ${address} dev ${name}`)
-  for (const old of present) if (old !== address) plan.push(`address delete ${old} dev ${name}`)
-  plan.push(`link set dev ${name} up`)
   return plan
+}
+
+/** Commands that give the device an address of each family, and bring it up. */
+export function planAddresses(local: LocalVtep, link: LinkInfo | null): string[] {
+  const { deviceName: name, network, overlayAddress, ipv6Subnet } = local
+  const ipv6 = ipv6Subnet === null ? null : `${formatAddress(ipv6Subnet.address)}/128`
+  return [
+    ...planAddress(name, addressesIn(link, network), `${formatIpv4(overlayAddress)}/32`),
+    // As flannel has it: all but link-local ones.
+    ...planAddress(name, globalIpv6Addresses(link), ipv6),
+    `link set dev ${name} up`,
+  ]
+}
+
+function globalIpv6Addresses(link: LinkInfo | null): string[] {
+  const ipv6 = (link?.addr_info ?? []).filter(({ family, scope }) => family === 'inet6' && scope === 'global')
+  return ipv6.map(({ local, prefixlen }) => `${local}/${prefixlen}`)
+}
+
+/** Of these addresses the device has one in the end, or none. */
+function planAddress(name: string, present: readonly string[], address: string | null): string[] {
+  const old = present.filter((other) => other !== address)
+  return [
+    ...(address === null || present.includes(address) ? [] : [addAddress(address, name)]),
+    ...old.map((other) => `address delete ${other} dev ${name}`),
+  ]
 }
 
 /**
@@ -110,6 +131,8 @@ export async function ensureKernelDevice(local: LocalVtep, udpChecksum: boolean,
   }
   try {
     await batch('ip', planDevice(local, link, udpChecksum, kernelHasIpv6()), where)
+    if (local.ipv6Network !== null) await allowIpv6(name, where)
+    await batch('ip', planAddresses(local, link), where)
   } catch (error) {
     if (link === null) await batch('ip', [`link delete dev ${name}`], where).catch(() => {})
     throw explainDeviceFailure(error, local)

@@ -1,18 +1,24 @@
 // What the kernel's three tables should hold for a set of leases, and which commands bring them there. Pure: snapshots
 // in, commands out. kernel-vtep.ts runs them.
-import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
-import type { Lease } from '../lease/lease.ts'
+import { formatAddress, formatIpv4, formatMac, formatPrefix, type Prefix } from '../../dataplane/index.ts'
+import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
-/** One peer as the kernel needs it, all in iproute2's text forms. */
-export interface PeerRow {
-  /** `10.244.2.0/24`: destination of the route, and the key of the peer. */
+/** A subnet of a peer and the way into it, in iproute2's text forms. */
+export interface SubnetRow {
+  /** `10.244.2.0/24`: destination of the route. */
   readonly subnet: string
   /** `10.244.2.0`: the gateway of the route and the neighbour entry's address. */
   readonly gateway: string
+}
+
+/** One peer as the kernel needs it. */
+export interface PeerRow extends SubnetRow {
+  /** The IPv6 half, with the same VTEP behind it; `null` without one. */
+  readonly ipv6: SubnetRow | null
   /** VTEP MAC: value of the neighbour entry, key of the FDB entry. */
   readonly mac: string
   /** Underlay address that the FDB entry points to. */
@@ -23,7 +29,7 @@ export interface PeerRow {
 export interface PresentRows {
   readonly neighbors: readonly NeighborInfo[]
   readonly fdb: readonly FdbInfo[]
-  /** Routes of the main table, any device. */
+  /** Routes of the main tables of both families, any device. */
   readonly routes: readonly RouteInfo[]
 }
 
@@ -33,9 +39,10 @@ export function desiredRows(peers: readonly Lease[]): PeerRow[] {
   for (const lease of peers) {
     const mac = vtepMacOf(lease.attributes)
     if (mac === null) continue
+    const half = ipv6HalfOf(lease)
     rows.push({
-      subnet: formatPrefix(lease.subnet),
-      gateway: formatIpv4(lease.subnet.address),
+      ...subnetRow(lease.subnet),
+      ipv6: half === null ? null : subnetRow(half),
       mac: formatMac(mac),
       underlayAddress: formatIpv4(lease.attributes.publicIp),
     })
@@ -43,7 +50,16 @@ export function desiredRows(peers: readonly Lease[]): PeerRow[] {
   return rows
 }
 
-/** One table's command for one peer. */
+function subnetRow(subnet: Prefix): SubnetRow {
+  return { subnet: formatPrefix(subnet), gateway: formatAddress(subnet.address) }
+}
+
+/** Its one or two subnets: each is programmed for itself, so that trouble with IPv6 costs IPv4 nothing. */
+export function subnetRowsOf(row: PeerRow): SubnetRow[] {
+  return row.ipv6 === null ? [row] : [row, row.ipv6]
+}
+
+/** One table's command for one subnet of a peer; the FDB, which both share, goes with the IPv4 one. */
 export interface PeerCommand {
   readonly subnet: string
   readonly command: string
@@ -65,18 +81,23 @@ export function planProgram(device: string, rows: readonly PeerRow[], present: P
   const fdb = new Map(present.fdb.map((entry) => [entry.mac, entry]))
   const routes = new Map(present.routes.map((entry) => [entry.dst, entry]))
   const plan = { neighbors: [] as PeerCommand[], fdb: [] as PeerCommand[], routes: [] as PeerCommand[] }
-  for (const { subnet, gateway, mac, underlayAddress } of rows) {
-    const neighbor = neighbors.get(gateway)
-    if (neighbor?.lladdr !== mac || neighbor.state?.includes('PERMANENT') !== true) {
-      plan.neighbors.push({ subnet, command: `neigh replace ${gateway} lladdr ${mac} dev ${device} nud permanent` })
-    }
+  for (const row of rows) {
+    const { mac, underlayAddress } = row
     if (fdb.get(mac)?.dst !== underlayAddress) {
-      plan.fdb.push({ subnet, command: `fdb replace ${mac} dev ${device} dst ${underlayAddress} self permanent` })
+      const command = `fdb replace ${mac} dev ${device} dst ${underlayAddress} self permanent`
+      plan.fdb.push({ subnet: row.subnet, command })
     }
-    const route = routes.get(subnet)
-    if (route?.dev !== device || route.gateway !== gateway || !isOurRoute(route.protocol)) {
-      const command = `route replace ${subnet} via ${gateway} dev ${device} onlink proto ${ROUTE_PROTOCOL}`
-      plan.routes.push({ subnet, command })
+    for (const { subnet, gateway } of subnetRowsOf(row)) {
+      const neighbor = neighbors.get(gateway)
+      if (neighbor?.lladdr !== mac || neighbor.state?.includes('PERMANENT') !== true) {
+        const command = `neigh replace ${gateway} lladdr ${mac} dev ${device} nud permanent`
+        plan.neighbors.push({ subnet, command })
+      }
+      const route = routes.get(subnet)
+      if (route?.dev !== device || route.gateway !== gateway || !isOurRoute(route.protocol)) {
+        const command = `route replace ${subnet} via ${gateway} dev ${device} onlink proto ${ROUTE_PROTOCOL}`
+        plan.routes.push({ subnet, command })
+      }
     }
   }
   return plan
@@ -94,8 +115,9 @@ export interface RemovalPlan {
  * whose MAC no peer has any more goes too: that is how an old MAC leaves when a peer gets a new one.
  */
 export function planRemoval(device: string, rows: readonly PeerRow[], present: PresentRows): RemovalPlan {
-  const subnets = new Set(rows.map((row) => row.subnet))
-  const gateways = new Set(rows.map((row) => row.gateway))
+  const wanted = rows.flatMap(subnetRowsOf)
+  const subnets = new Set(wanted.map((row) => row.subnet))
+  const gateways = new Set(wanted.map((row) => row.gateway))
   const macs = new Set(rows.map((row) => row.mac))
   const staleRoutes = present.routes.filter((route) => isOurRoute(route.protocol) && !subnets.has(route.dst))
   const staleFdb = present.fdb.filter(

@@ -12,7 +12,14 @@ import { requireNetworkAdmin } from './capability.ts'
 import { batchEach, type IpTool } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
-import { desiredRows, type PeerCommand, type PeerRow, planProgram, planRemoval } from './kernel-vtep-plan.ts'
+import {
+  desiredRows,
+  type PeerCommand,
+  type PeerRow,
+  planProgram,
+  planRemoval,
+  subnetRowsOf,
+} from './kernel-vtep-plan.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
 
 export interface KernelVtepOptions {
@@ -85,7 +92,7 @@ export class KernelVtep implements Dataplane {
   async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
     this.#rows = desiredRows(peers)
     const generation = ++this.#generation
-    const known = new Set(this.#rows.map((row) => row.subnet))
+    const known = new Set(this.#rows.flatMap(subnetRowsOf).map((row) => row.subnet))
     for (const subnet of this.#failures.keys()) if (!known.has(subnet)) this.#failures.delete(subnet)
     await this.#pass(cause)
     return generation
@@ -111,7 +118,8 @@ export class KernelVtep implements Dataplane {
   }
 
   pendingPeers(): number {
-    return this.#failures.size
+    const failing = (row: PeerRow) => subnetRowsOf(row).some(({ subnet }) => this.#failures.has(subnet))
+    return this.#rows.filter(failing).length
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
@@ -157,7 +165,7 @@ export class KernelVtep implements Dataplane {
   }
 
   #settle(rows: readonly PeerRow[], failed: ReadonlyMap<string, string>, cause: string): void {
-    for (const { subnet } of rows) {
+    for (const { subnet } of rows.flatMap(subnetRowsOf)) {
       const message = failed.get(subnet)
       const before = this.#failures.get(subnet) ?? 0
       if (message !== undefined) {
@@ -174,7 +182,9 @@ export class KernelVtep implements Dataplane {
 
   #passFailed(error: Error): void {
     this.#log.warn('kernel-tables-unreadable', `the kernel's tables could not be read: ${error.message}`)
-    for (const { subnet } of this.#rows) this.#failures.set(subnet, (this.#failures.get(subnet) ?? 0) + 1)
+    for (const { subnet } of this.#rows.flatMap(subnetRowsOf)) {
+      this.#failures.set(subnet, (this.#failures.get(subnet) ?? 0) + 1)
+    }
     if (this.#failures.size > 0) this.#scheduleRetry(Math.min(...this.#failures.values()))
   }
 

@@ -5,9 +5,12 @@ import {
   containsPrefix,
   formatIpv4,
   formatPrefix,
-  type Ipv4Prefix,
+  type Prefix,
+  parseIpv6Prefix,
   parsePrefix,
+  samePrefix,
 } from '../../dataplane/index.ts'
+import type { VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { type RouteInfo, showJson } from './ip.ts'
@@ -15,7 +18,7 @@ import { isOurRoute } from './route-protocol.ts'
 
 /** Where the network is to be led, and what must stay reachable beside it. */
 export interface NetworkPlace {
-  readonly network: Ipv4Prefix
+  readonly network: Prefix
   /** Our overlay device: routes into it are ours to replace. */
   readonly deviceName: string
   readonly underlayInterface: string
@@ -29,10 +32,10 @@ export function findNetworkOverlap(place: NetworkPlace, routes: readonly RouteIn
   if (containsAddress(network, underlayAddress)) return `covers this host's own address ${formatIpv4(underlayAddress)}`
   for (const route of routes) {
     if (route.dev === deviceName || isOurRoute(route.protocol)) continue
-    const prefix = parsePrefix(route.dst.includes('/') ? route.dst : `${route.dst}/32`)
+    const prefix = parseDestination(route.dst)
     if (prefix === null) continue
     const where = [route.gateway === undefined ? '' : ` via ${route.gateway}`, ` dev ${route.dev ?? 'none'}`].join('')
-    if (formatPrefix(prefix) === formatPrefix(network)) return `has a route already that is not ours:${where}`
+    if (samePrefix(prefix, network)) return `has a route already that is not ours:${where}`
     // The prefix that the kernel added with the underlay's address: all neighbours are in it.
     const connected = route.protocol === 'kernel' && route.dev === underlayInterface
     if (connected && containsPrefix(network, prefix)) return `covers the underlay ${formatPrefix(prefix)}${where}`
@@ -40,11 +43,23 @@ export function findNetworkOverlap(place: NetworkPlace, routes: readonly RouteIn
   return null
 }
 
-/** Looks at the host's routes. @throws FlanneletteError `network-overlap`, `host-command` */
-export async function refuseNetworkOverlap(place: NetworkPlace, where: Pick<CommandOptions, 'namespace'> = {}) {
-  const overlap = findNetworkOverlap(place, await showJson<RouteInfo>('ip', ['-4', 'route', 'show'], where))
+/** `10.244.1.0/24`, or an address without a length for a single host; `null` for `default` and the like. */
+function parseDestination(dst: string): Prefix | null {
+  if (dst.includes('/')) return parsePrefix(dst) ?? parseIpv6Prefix(dst)
+  return parsePrefix(`${dst}/32`) ?? parseIpv6Prefix(`${dst}/128`)
+}
+
+/** Looks at the host's routes for both networks. @throws FlanneletteError `network-overlap`, `host-command` */
+export async function refuseNetworkOverlap(outline: VtepOutline, where: Pick<CommandOptions, 'namespace'> = {}) {
+  await refuseOverlap(outline, '-4', where)
+  const { ipv6Network } = outline
+  if (ipv6Network !== null) await refuseOverlap({ ...outline, network: ipv6Network }, '-6', where)
+}
+
+async function refuseOverlap(place: NetworkPlace, family: '-4' | '-6', where: Pick<CommandOptions, 'namespace'>) {
+  const overlap = findNetworkOverlap(place, await showJson<RouteInfo>('ip', [family, 'route', 'show'], where))
   if (overlap === null) return
   const message = `the pod network ${formatPrefix(place.network)} ${overlap}`
-  const remedy = 'choose another Network that this host does not use yet, or delete that route if nothing needs it'
+  const remedy = `choose another ${family === '-4' ? 'Network' : 'IPv6Network'} that this host does not use yet, or delete that route if nothing needs it`
   throw new FlanneletteError('network-overlap', message, { remedy })
 }

@@ -1,8 +1,18 @@
-// The overlay device of the userspace dataplane as the kernel sees it: address, MTU and the one route that leads the
-// whole network into it. The TUN itself is made by dataplane/io; here it is found, judged, dressed and removed.
-import { containsAddress, formatIpv4, formatPrefix, type Ipv4Prefix, parseIpv4 } from '../../dataplane/index.ts'
+// The overlay device of the userspace dataplane as the kernel sees it: addresses, MTU and one route for each family
+// that leads the whole network into it. The TUN itself is made by dataplane/io; here it is found, judged, dressed and removed.
+import {
+  containsAddress,
+  formatAddress,
+  formatPrefix,
+  type Ipv4Prefix,
+  type Ipv6Prefix,
+  type Prefix,
+  parseIpv4,
+  parseIpv6,
+} from '../../dataplane/index.ts'
+import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
-import { batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
+import { type AddressInfo, batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
 import { DEVICE_ALIAS, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 import { kernelHasIpv6, writeSetting } from './sysctl.ts'
 
@@ -19,6 +29,8 @@ export interface OverlayLink {
   readonly mtuBytes: number
   /** The whole pod network: one route, less specific than the bridge's own subnet. */
   readonly network: Ipv4Prefix
+  /** The same for IPv6: address as /128, and network; `null` when the device carries IPv4 only. */
+  readonly ipv6: { readonly address: bigint; readonly network: Ipv6Prefix } | null
 }
 
 /** What stands under the name of the overlay device. */
@@ -55,31 +67,33 @@ export function judgeOverlayDevice(name: string, link: LinkInfo | null): Overlay
 }
 
 /**
- * Gives the device alias, MTU, queue, /32 address and the network route, and takes away older addresses and routes of
- * ours; does nothing that is done already, so a persistent device keeps serving pods meanwhile. The route is in place
- * before this returns: strict reverse-path filters on the host then accept what comes out of the tunnel.
+ * Gives the device alias, MTU, queue, and for each family an address of its own and the network route, and takes away
+ * older addresses and routes of ours; does nothing that is done already, so a persistent device keeps serving pods
+ * meanwhile. The routes are in place before this returns: strict reverse-path filters on the host then accept what comes
+ * out of the tunnel.
  * @throws FlanneletteError `host-command`, `not-permitted`
  */
 export async function configureOverlayLink(overlay: OverlayLink, where: InNamespace = {}): Promise<void> {
-  const [link, routes] = await Promise.all([
+  if (overlay.ipv6 !== null) await allowIpv6(overlay.name, where)
+  const hasIpv6 = kernelHasIpv6()
+  const [link, routes, ipv6Routes] = await Promise.all([
     readLink(overlay.name, where),
     showJson<RouteInfo>('ip', ['-4', 'route', 'show'], where),
+    hasIpv6 ? showJson<RouteInfo>('ip', ['-6', 'route', 'show'], where) : [],
   ])
-  await batch('ip', planOverlayLink(overlay, link, routes, kernelHasIpv6()), where)
+  await batch('ip', planOverlayLink(overlay, link, [...routes, ...ipv6Routes], hasIpv6), where)
   await quietRouterAdvertisements(overlay.name, where)
   await acceptOwnAnswers(overlay.name, where)
 }
 
-/** Commands that bring `link` and `routes` (the main table) to what `overlay` asks for. */
+/** Commands that bring `link` and `routes` (the main tables of both families) to what `overlay` asks for. */
 export function planOverlayLink(
   overlay: OverlayLink,
   link: LinkInfo | null,
   routes: readonly RouteInfo[],
   hasIpv6 = true,
 ): string[] {
-  const { name } = overlay
-  const address = `${formatIpv4(overlay.overlayAddress)}/32`
-  const network = formatPrefix(overlay.network)
+  const { name, ipv6 } = overlay
   const plan: string[] = []
   if (link?.ifalias !== DEVICE_ALIAS) plan.push(`link set dev ${name} alias ${DEVICE_ALIAS}`)
   if (link?.mtu !== overlay.mtuBytes || link.txqlen !== TX_QUEUE_PACKETS) {
@@ -90,25 +104,60 @@ export function planOverlayLink(
     if (hasIpv6) plan.push(`link set dev ${name} addrgenmode none`)
     plan.push(`link set dev ${name} up`)
   }
-  const present = [...new Set([...ipv4AddressesIn(link, overlay.network), ...formerAddresses(name, link, routes)])]
-  if (!present.includes(address)) plan.push(`address add ${address} dev ${name}`)
-  const source = formatIpv4(overlay.overlayAddress)
-  // Always replaced, never trusted: the kernel takes the route away with a deleted source address, silently.
-  plan.push(`route replace ${network} dev ${name} proto ${ROUTE_PROTOCOL} scope link src ${source}`)
-  for (const route of routes) {
-    if (isOurRoute(route.protocol) && route.dst !== network) plan.push(deleteRoute(route))
-  }
-  // Last: with an address the kernel also takes the routes that name it as source.
-  for (const old of present) if (old !== address) plan.push(`address delete ${old} dev ${name}`)
+  const half = { name, link, routes }
+  plan.push(...planFamily({ ...half, family: 'inet', address: overlay.overlayAddress, network: overlay.network }))
+  plan.push(...planFamily({ ...half, family: 'inet6', address: ipv6?.address ?? null, network: ipv6?.network ?? null }))
   return plan
 }
 
+interface FamilyPlan {
+  readonly name: string
+  readonly link: LinkInfo | null
+  readonly routes: readonly RouteInfo[]
+  readonly family: AddressInfo['family']
+  /** Both `null` when the device is not to carry the family. */
+  readonly address: number | bigint | null
+  readonly network: Prefix | null
+}
+
+/** Address and route of one family. */
+function planFamily({ name, link, routes, family, address, network }: FamilyPlan): string[] {
+  const wanted = address === null ? null : `${formatAddress(address)}/${hostLength(family)}`
+  const destination = network === null ? null : formatPrefix(network)
+  const ownRoutes = routes.filter((route) => isOurRoute(route.protocol) && familyOf(route) === family)
+  const inside = network === null ? [] : addressesIn(link, network)
+  const present = [...new Set([...inside, ...formerAddresses(name, link, ownRoutes)])]
+  const plan: string[] = []
+  if (wanted !== null && !present.includes(wanted)) plan.push(addAddress(wanted, name))
+  if (address !== null && destination !== null) {
+    // Always replaced, never trusted: the kernel takes an IPv4 route away with its deleted source address, silently.
+    const scope = family === 'inet' ? ' scope link' : ''
+    plan.push(`route replace ${destination} dev ${name} proto ${ROUTE_PROTOCOL}${scope} src ${formatAddress(address)}`)
+  }
+  for (const route of ownRoutes) if (route.dst !== destination) plan.push(deleteRoute(route))
+  // Last: with an address the kernel also takes the routes that name it as source.
+  for (const old of present) if (old !== wanted) plan.push(`address delete ${old} dev ${name}`)
+  return plan
+}
+
+/** Length of a prefix that is one address. */
+export function hostLength(family: AddressInfo['family']): number {
+  return family === 'inet' ? 32 : 128
+}
+
+/** Command for an address with its length. Nobody else has it, so IPv6 need not ask around before it may be used. */
+export function addAddress(address: string, device: string): string {
+  return `address add ${address} dev ${device}${address.includes(':') ? ' nodad' : ''}`
+}
+
+function familyOf(route: RouteInfo): AddressInfo['family'] {
+  return route.dst.includes(':') ? 'inet6' : 'inet'
+}
+
 /** Addresses that our routes into the device name as their source: of a former network, when the config has changed since. */
-function formerAddresses(name: string, link: LinkInfo | null, routes: readonly RouteInfo[]): string[] {
-  const sources = routes
-    .filter((route) => isOurRoute(route.protocol) && route.dev === name)
-    .map((route) => route.prefsrc)
-  const carried = (link?.addr_info ?? []).filter((info) => info.family === 'inet' && sources.includes(info.local))
+function formerAddresses(name: string, link: LinkInfo | null, ownRoutes: readonly RouteInfo[]): string[] {
+  const sources = ownRoutes.filter((route) => route.dev === name).map((route) => route.prefsrc)
+  const carried = (link?.addr_info ?? []).filter((info) => sources.includes(info.local))
   return carried.map((info) => `${info.local}/${info.prefixlen}`)
 }
 
@@ -119,11 +168,11 @@ export function deleteRoute(route: RouteInfo): string {
   return `route delete ${route.dst}${via}${device} proto ${ROUTE_PROTOCOL}`
 }
 
-/** IPv4 addresses (`10.244.1.0/32`) of a link that lie inside the network; others on the device are not ours to touch. */
-export function ipv4AddressesIn(link: LinkInfo | null, network: Ipv4Prefix): string[] {
+/** Addresses (`10.244.1.0/32`) of a link that lie inside the network; others on the device are not ours to touch. */
+export function addressesIn(link: LinkInfo | null, network: Prefix): string[] {
   const inside: string[] = []
   for (const info of link?.addr_info ?? []) {
-    const address = info.family === 'inet' ? parseIpv4(info.local) : null
+    const address = info.family === 'inet' ? parseIpv4(info.local) : parseIpv6(info.local)
     if (address !== null && containsAddress(network, address)) inside.push(`${info.local}/${info.prefixlen}`)
   }
   return inside
@@ -133,6 +182,20 @@ export function ipv4AddressesIn(link: LinkInfo | null, network: Ipv4Prefix): str
 export async function removeOverlayLink(name: string, where: InNamespace = {}): Promise<void> {
   const device = await inspectOverlayDevice(name, where)
   if (device.kind === 'ours') await batch('ip', [`link delete dev ${name}`], where)
+}
+
+/**
+ * Lets the device have IPv6 addresses also where new devices have none (container engines switch that off). Best effort:
+ * where /proc/sys is read-only the address command tells what is wrong.
+ * @throws FlanneletteError `host-command` on a kernel without IPv6
+ */
+export async function allowIpv6(name: string, where: InNamespace = {}): Promise<void> {
+  if (!kernelHasIpv6()) {
+    throw new FlanneletteError('host-command', 'EnableIPv6 is true, but this kernel has no IPv6', {
+      remedy: 'start the kernel without ipv6.disable=1, or set EnableIPv6 to false',
+    })
+  }
+  await writeSetting(`net/ipv6/conf/${name}/disable_ipv6`, 0, where).catch(() => {})
 }
 
 /** As flannel does, best effort: kernels without IPv6 have no such setting. */

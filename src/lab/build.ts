@@ -1,7 +1,7 @@
 // Builds a planned lab, from bare namespaces to ready daemons and pods. Whoever calls it removes everything if it fails.
 
 import { readFileSync } from 'node:fs'
-import { formatPrefix, parsePrefix } from '../../dataplane/index.ts'
+import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { startDaemon, suggestSubnet, waitReady } from './daemon-process.ts'
@@ -33,7 +33,7 @@ export async function buildLab(plan: LabPlan, initial: LabState, context: UpCont
   progress('starting the daemons')
   const started = plan.hosts.map((host): LabHost => {
     suggestSubnet(plan, host)
-    return { ...host, subnet: '', mtuBytes: 0, daemon: startDaemon(options, host) }
+    return { ...host, subnet: '', ipv6Subnet: null, mtuBytes: 0, daemon: startDaemon(options, host) }
   })
   // On disk before anything can go wrong, so that whoever cleans up knows the processes.
   writeLabState({ ...initial, hosts: started })
@@ -50,18 +50,28 @@ async function awaitHost(plan: LabPlan, host: LabHost, signal?: AbortSignal): Pr
   if (host.daemon === null) return host
   await waitReady(plan.name, host.name, host.daemon, plan.hosts.length - 1, signal)
   const { subnetFile } = hostFiles(plan.name, host.name)
-  const subnet = readSubnetFile(subnetFile)?.subnet ?? null
+  const { subnet = null, ipv6Subnet = null } = readSubnetFile(subnetFile) ?? {}
   const mtuBytes = Number(/^FLANNEL_MTU=(\d+)$/m.exec(readFileSync(subnetFile, 'utf8'))?.[1])
   if (subnet === null || !(mtuBytes > 0)) {
     throw new FlanneletteError('lab-state', `the daemon of ${host.name} wrote no usable ${subnetFile}`)
   }
-  return { ...host, subnet: formatPrefix(subnet), mtuBytes }
+  return {
+    ...host,
+    subnet: formatPrefix(subnet),
+    ipv6Subnet: ipv6Subnet === null ? null : formatPrefix(ipv6Subnet),
+    mtuBytes,
+  }
 }
 
 async function connectPods(plan: LabPlan, host: LabHost) {
   const subnet = parsePrefix(host.subnet)
   if (subnet === null) throw new FlanneletteError('lab-state', `${host.name} has no subnet`)
   const pods = plan.pods.filter((pod) => pod.host === host.name)
-  await buildPodNetwork({ hostNamespace: host.namespace, subnet, mtuBytes: host.mtuBytes, pods })
-  return pods.map((pod) => ({ ...pod, address: podAddress(subnet, pod.number) }))
+  const ipv6Subnet = host.ipv6Subnet === null ? null : parseIpv6Prefix(host.ipv6Subnet)
+  await buildPodNetwork({ hostNamespace: host.namespace, subnet, ipv6Subnet, mtuBytes: host.mtuBytes, pods })
+  return pods.map((pod) => ({
+    ...pod,
+    address: podAddress(subnet, pod.number),
+    ipv6Address: ipv6Subnet === null ? null : podAddress(ipv6Subnet, pod.number),
+  }))
 }

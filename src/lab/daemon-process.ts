@@ -28,7 +28,10 @@ export function mainProgram(moduleUrl: string = import.meta.url): string {
 export function suggestSubnet(plan: LabPlan, host: HostPlan): void {
   const files = hostFiles(plan.name, host.name)
   mkdirSync(files.stateDirectory, { recursive: true })
-  writeSubnetFile(files.subnetFile, { network: plan.network, subnet: host.subnet, mtuBytes: 1450, ipMasq: false })
+  const { network, ipv6Network } = plan
+  const { subnet, ipv6Subnet } = host
+  const ipv6 = ipv6Network === null || ipv6Subnet === null ? null : { network: ipv6Network, subnet: ipv6Subnet }
+  writeSubnetFile(files.subnetFile, { network, subnet, ipv6, mtuBytes: 1450, ipMasq: false })
 }
 
 /** The daemon's command line. */

@@ -2,10 +2,12 @@
 import { spawn } from 'node:child_process'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, commandFailure, inNamespace, run } from '../host/command.ts'
-import type { Endpoint } from './ping.ts'
+import type { AddressFamily, Endpoint } from './ping.ts'
 import { checkCount } from './plan.ts'
 
 export interface IperfOptions {
+  /** Default 4. */
+  readonly family?: AddressFamily
   readonly udp?: boolean
   /** As iperf3 writes it: `100M`; UDP only, there 1 Mbit/s when absent. */
   readonly bitrate?: string
@@ -162,7 +164,12 @@ export function serverReason(output: string): string {
 
 /** Datagrams that found a full socket buffer in this namespace so far. */
 async function socketOverflows(at: Endpoint): Promise<number> {
-  return parseOverflows(await run(['cat', '/proc/net/snmp'], { namespace: at.namespace }))
+  const where = { namespace: at.namespace }
+  const [ipv4, ipv6] = await Promise.all([
+    run(['cat', '/proc/net/snmp'], where),
+    attempt(['cat', '/proc/net/snmp6'], where),
+  ])
+  return parseOverflows(ipv4) + Number(/^Udp6RcvbufErrors\s+(\d+)$/m.exec(ipv6.stdout)?.[1] ?? 0)
 }
 
 /** `RcvbufErrors` of /proc/net/snmp: one line of names, then one of numbers, for each protocol. */

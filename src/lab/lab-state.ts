@@ -12,9 +12,11 @@ import { identify, isAlive, type ProcessIdentity } from './process-identity.ts'
 /** The files of one lab. */
 export const LABS_DIRECTORY = '/run/flannelette/lab'
 
-export interface LabHost extends Omit<HostPlan, 'subnet'> {
+export interface LabHost extends Omit<HostPlan, 'subnet' | 'ipv6Subnet'> {
   /** The lease it really got, `10.244.1.0/24`; empty until its daemon is ready. */
   readonly subnet: string
+  /** `null` in a lab without IPv6. */
+  readonly ipv6Subnet: string | null
   readonly mtuBytes: number
   /** `null` after `fault crash`. */
   readonly daemon: ProcessIdentity | null
@@ -22,6 +24,8 @@ export interface LabHost extends Omit<HostPlan, 'subnet'> {
 
 export interface LabPod extends PodPlan {
   readonly address: string
+  /** `null` in a lab without IPv6. */
+  readonly ipv6Address: string | null
 }
 
 export interface LabState {

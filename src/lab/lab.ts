@@ -19,7 +19,7 @@ import {
   requireLabState,
   writeLabState,
 } from './lab-state.ts'
-import { type Endpoint, type PingOptions, type PingResult, ping, pingAll } from './ping.ts'
+import { type AddressFamily, type Endpoint, type PingOptions, type PingResult, ping, pingAll } from './ping.ts'
 import { checkLabName, LAB_DEFAULTS, type LabOptions, networkConfigJson, planLab } from './plan.ts'
 import { identify, isAlive, signal, waitGone } from './process-identity.ts'
 import { occupancy, type Removed, tearDown } from './teardown.ts'
@@ -130,12 +130,23 @@ export class Lab {
     return { name, options, hosts: this.#state.hosts.map((host) => this.host(host.name)), pods, faults }
   }
 
-  /** A pod by its address in the overlay, a host by its address on the underlay. @throws FlanneletteError `usage` */
-  endpoint(name: string): Endpoint {
-    const pod = this.#state.pods.find((candidate) => candidate.name === name)
-    if (pod !== undefined) return pod
-    const host = this.#state.hosts.find((candidate) => candidate.name === name)
-    if (host !== undefined) return { name, namespace: host.namespace, address: host.underlayAddress }
+  /**
+   * A pod by its address in the overlay, a host by its address on the underlay; either may also be named by an address.
+   * @throws FlanneletteError `usage` for a stranger, and for a member without an address of that family
+   */
+  endpoint(name: string, family: AddressFamily = 4): Endpoint {
+    const { pods, hosts } = this.#state
+    const pod = pods.find((candidate) => [candidate.name, candidate.address, candidate.ipv6Address].includes(name))
+    if (pod !== undefined) {
+      const address = family === 6 || name === pod.ipv6Address ? pod.ipv6Address : pod.address
+      if (address === null) throw withoutIpv6(name, 'bring the lab up with --ipv6')
+      return { name: pod.name, namespace: pod.namespace, address }
+    }
+    const host = hosts.find((candidate) => [candidate.name, candidate.underlayAddress].includes(name))
+    if (host !== undefined) {
+      if (family === 6) throw withoutIpv6(name, 'the underlay is IPv4: name pods')
+      return { name: host.name, namespace: host.namespace, address: host.underlayAddress }
+    }
     throw unknownMember(name, [...this.#state.hosts, ...this.#state.pods])
   }
 
@@ -151,16 +162,19 @@ export class Lab {
   }
 
   ping(from: string, to: string, options: PingOptions = {}): Promise<PingResult> {
-    return ping(this.endpoint(from), this.endpoint(to), options)
+    return ping(this.endpoint(from), this.endpoint(to, options.family), options)
   }
 
   /** Every ordered pair of pods. */
   pingAll(options: PingOptions = {}): Promise<PingResult[]> {
-    return pingAll(this.#state.pods, options)
+    return pingAll(
+      this.#state.pods.map(({ name }) => this.endpoint(name, options.family)),
+      options,
+    )
   }
 
   iperf(from: string, to: string, options: IperfOptions = {}): Promise<IperfResult> {
-    return iperf(this.endpoint(from), this.endpoint(to), options)
+    return iperf(this.endpoint(from), this.endpoint(to, options.family), options)
   }
 
   /** Puts one more fault in force. @throws FlanneletteError `usage` for an unknown host or an impossible fault */
@@ -256,6 +270,10 @@ function taken(name: string, what: string, remedy: string): FlanneletteError {
   return new FlanneletteError('lab-state', `the lab "${name}" ${what}`, {
     remedy: `${remedy}, or choose another --name`,
   })
+}
+
+function withoutIpv6(name: string, remedy: string): FlanneletteError {
+  return new FlanneletteError('usage', `${name} has no IPv6 address`, { remedy })
 }
 
 function unknownMember(name: string, members: readonly { readonly name: string }[]): FlanneletteError {

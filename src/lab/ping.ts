@@ -9,7 +9,12 @@ export interface Endpoint {
   readonly address: string
 }
 
+/** 4 or 6: which of a member's addresses is meant. */
+export type AddressFamily = 4 | 6
+
 export interface PingOptions {
+  /** Default 4. */
+  readonly family?: AddressFamily
   /** Echo requests per pair, 1 to 10,000; default 1. */
   readonly count?: number
   /** Payload bytes, 0 to 65,507; default 56, as ping's own. */

@@ -1,6 +1,15 @@
 // What a lab consists of, before any of it exists: names, addresses and roles as a pure function of the options.
 // underlay.ts, pod-network.ts and daemon-process.ts build it.
-import { formatIpv4, formatPrefix, type Ipv4Prefix, parseIpv4 } from '../../dataplane/index.ts'
+import {
+  formatAddress,
+  formatIpv4,
+  formatPrefix,
+  type Ipv4Prefix,
+  type Ipv6Prefix,
+  type Prefix,
+  parseIpv4,
+  parseIpv6,
+} from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 
 /** How the links between hosts behave; underlay.ts says what each means for the devices. */
@@ -23,6 +32,8 @@ export interface LabOptions {
   readonly underlay: UnderlayKind
   /** Two hosts joined by one link, without a switch between them. */
   readonly direct: boolean
+  /** Pods have IPv6 addresses as well; their packets ride through the tunnels over IPv4. */
+  readonly ipv6: boolean
   /** Outer UDP checksums of kernel hosts. */
   readonly udpChecksum: boolean
   /** More words for each daemon's command line. */
@@ -37,6 +48,7 @@ export const LAB_DEFAULTS: LabOptions = {
   backend: 'vxlan',
   underlay: 'veth',
   direct: false,
+  ipv6: false,
   udpChecksum: true,
   daemonArguments: [],
 }
@@ -50,6 +62,8 @@ export interface HostPlan {
   readonly underlayAddress: string
   /** Subnet that its daemon is led to ask for, so that addresses tell where they belong. */
   readonly subnet: Ipv4Prefix
+  /** The same for IPv6, `null` in a lab without. */
+  readonly ipv6Subnet: Ipv6Prefix | null
 }
 
 export interface PodPlan {
@@ -64,6 +78,7 @@ export interface PodPlan {
 export interface LabPlan {
   readonly name: string
   readonly network: Ipv4Prefix
+  readonly ipv6Network: Ipv6Prefix | null
   /** `null` with `direct`. */
   readonly switchNamespace: string | null
   readonly hosts: readonly HostPlan[]
@@ -75,6 +90,8 @@ export const NAMESPACE_PREFIX = 'flannelette-'
 export const UNDERLAY_PREFIX_LENGTH = 24
 const UNDERLAY_BASE = parseIpv4('192.168.56.10') ?? 0
 const NETWORK: Ipv4Prefix = { address: parseIpv4('10.244.0.0') ?? 0, length: 16 }
+const IPV6_NETWORK: Ipv6Prefix = { address: parseIpv6('fd00:10:244::') ?? 0n, length: 48 }
+const IPV6_SUBNET_LENGTH = 64
 const NAME = /^[a-z][a-z0-9]{0,15}$/
 const MAX_HOSTS = 100
 const MAX_PODS = 50
@@ -92,6 +109,7 @@ export function planLab(options: LabOptions): LabPlan {
       dataplane: options.kernel.includes(name) ? 'kernel' : 'userspace',
       underlayAddress: formatIpv4(UNDERLAY_BASE + number),
       subnet: { address: NETWORK.address + number * 256, length: 24 },
+      ipv6Subnet: options.ipv6 ? ipv6SubnetOf(number) : null,
     })
     for (let pod = 1; pod <= options.pods; pod++) {
       const podName = `pod${number}.${pod}`
@@ -99,10 +117,19 @@ export function planLab(options: LabOptions): LabPlan {
     }
   }
   const switchNamespace = options.direct ? null : namespaceOf(options.name, 'switch')
-  return { name: options.name, network: NETWORK, switchNamespace, hosts, pods }
+  const ipv6Network = options.ipv6 ? IPV6_NETWORK : null
+  return { name: options.name, network: NETWORK, ipv6Network, switchNamespace, hosts, pods }
 }
 
-function checkOptions({ name, hosts, pods, kernel, direct, backend }: LabOptions): void {
+/** `fd00:10:244:1::/64` of host1. */
+function ipv6SubnetOf(number: number): Ipv6Prefix {
+  return {
+    address: IPV6_NETWORK.address + (BigInt(number) << BigInt(128 - IPV6_SUBNET_LENGTH)),
+    length: IPV6_SUBNET_LENGTH,
+  }
+}
+
+function checkOptions({ name, hosts, pods, kernel, direct, backend, ipv6 }: LabOptions): void {
   checkLabName(name)
   if (kernel.length > 0 && backend !== 'vxlan') {
     throw usage(
@@ -110,6 +137,7 @@ function checkOptions({ name, hosts, pods, kernel, direct, backend }: LabOptions
       'leave one of them out',
     )
   }
+  if (ipv6 && backend !== 'vxlan') throw usage('--ipv6 needs --backend vxlan: udp carries IPv4 only', 'leave one out')
   checkCount('--hosts', hosts, 1, MAX_HOSTS)
   checkCount('--pods', pods, 0, MAX_PODS)
   for (const host of kernel) {
@@ -147,18 +175,31 @@ export function belongsToLab(namespace: string, lab: string): boolean {
   return namespace.startsWith(prefix) && /^(switch|host\d+|pod\d+\.\d+)$/.test(namespace.slice(prefix.length))
 }
 
-/** `10.244.1.1` of `10.244.1.0/24`: the bridge. */
-export function bridgeAddress(subnet: Ipv4Prefix): string {
-  return formatIpv4(subnet.address + 1)
+/** `10.244.1.1` of `10.244.1.0/24`, `fd00:10:244:1::1` of `fd00:10:244:1::/64`: the bridge. */
+export function bridgeAddress(subnet: Prefix): string {
+  return addressIn(subnet, 1)
 }
 
 /** Pods follow the bridge: number 1 has `.2`. */
-export function podAddress(subnet: Ipv4Prefix, number: number): string {
-  return formatIpv4(subnet.address + 1 + number)
+export function podAddress(subnet: Prefix, number: number): string {
+  return addressIn(subnet, 1 + number)
+}
+
+function addressIn({ address }: Prefix, index: number): string {
+  return formatAddress(typeof address === 'number' ? address + index : address + BigInt(index))
 }
 
 /** The network config that the lab's store holds. */
-export function networkConfigJson(plan: LabPlan, backend: LabBackend): string {
+export function networkConfigJson({ network, ipv6Network }: LabPlan, backend: LabBackend): string {
   const settings = backend === 'vxlan' ? { Type: backend, VNI: 1 } : { Type: backend }
-  return `${JSON.stringify({ Network: formatPrefix(plan.network), Backend: settings })}\n`
+  const config =
+    ipv6Network === null
+      ? { Network: formatPrefix(network), Backend: settings }
+      : {
+          Network: formatPrefix(network),
+          EnableIPv6: true,
+          IPv6Network: formatPrefix(ipv6Network),
+          Backend: { ...settings, IPv6OverIPv4: true },
+        }
+  return `${JSON.stringify(config)}\n`
 }

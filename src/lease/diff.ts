@@ -1,17 +1,25 @@
 // What changed between two sets of leases, and which of them contradict each other. Pure: the same sets give the same
 // answer whatever their order, however often, and after a restart.
-import { formatIpv4, formatPrefix, type Ipv4Prefix, lastAddress, samePrefix } from '../../dataplane/index.ts'
-import type { Lease, LeaseAttributes } from './lease.ts'
+import {
+  formatIpv4,
+  formatPrefix,
+  type Ipv4Prefix,
+  lastAddress,
+  overlaps,
+  type Prefix,
+  samePrefix,
+} from '../../dataplane/index.ts'
+import { ipv6HalfOf, type Lease, type LeaseAttributes } from './lease.ts'
 
 export interface LeaseDiff {
   readonly added: readonly Lease[]
-  /** New state of leases whose attributes differ; a mere renewal is no change. */
+  /** New state of leases whose attributes or IPv6 half differ; a mere renewal is no change. */
   readonly updated: readonly Lease[]
   /** Last known state of leases that are gone. */
   readonly removed: readonly Lease[]
 }
 
-/** Compares by subnet over all attributes. `own`, when given, is left out on both sides. Results are in address order. */
+/** Compares by IPv4 subnet over all attributes. `own`, when given, is left out on both sides. Results are in address order. */
 export function diffLeases(before: readonly Lease[], after: readonly Lease[], own: Ipv4Prefix | null): LeaseDiff {
   const old = bySubnet(before, own)
   const now = bySubnet(after, own)
@@ -20,7 +28,9 @@ export function diffLeases(before: readonly Lease[], after: readonly Lease[], ow
   for (const [key, lease] of now) {
     const known = old.get(key)
     if (known === undefined) added.push(lease)
-    else if (!sameAttributes(known.attributes, lease.attributes)) updated.push(lease)
+    else if (known.ipv6Subnet !== lease.ipv6Subnet || !sameAttributes(known.attributes, lease.attributes)) {
+      updated.push(lease)
+    }
   }
   const removed = [...old].filter(([key]) => !now.has(key)).map(([, lease]) => lease)
   return { added, updated, removed }
@@ -42,30 +52,61 @@ export interface LeaseConflict {
   readonly b: Lease
 }
 
-/** Pairs of leases of different nodes whose subnets are equal or overlap. Empty in a healthy network. */
+/** Pairs of leases of different nodes whose subnets of a family are equal or overlap. Empty in a healthy network. */
 export function findConflicts(leases: readonly Lease[]): LeaseConflict[] {
   const sorted = [...leases].sort(inAddressOrder)
+  const conflicts = overlapping(sorted, (lease) => lease.subnet)
+  const dual = sorted.filter((lease) => lease.ipv6Subnet !== null)
+  const ipv6Conflicts = overlapping(dual, ipv6HalfOf).filter(({ a, b }) => !overlaps(a.subnet, b.subnet))
+  return [...conflicts, ...ipv6Conflicts]
+}
+
+/** Pairs whose prefixes overlap; one sweep over them in address order, larger ones first. */
+function overlapping(leases: readonly Lease[], prefixOf: (lease: Lease) => Prefix | null): LeaseConflict[] {
+  const prefixed = leases.flatMap((lease) => {
+    const prefix = prefixOf(lease)
+    return prefix === null ? [] : [{ lease, prefix }]
+  })
+  prefixed.sort((a, b) => byAddress(a.prefix, b.prefix))
   const conflicts: LeaseConflict[] = []
-  const open: Lease[] = []
-  for (const lease of sorted) {
-    while (open.length > 0 && lastAddress(open.at(-1)!.subnet) < lease.subnet.address) open.pop()
+  const open: typeof prefixed = []
+  for (const next of prefixed) {
+    while (open.length > 0 && lastAddress(open.at(-1)!.prefix) < next.prefix.address) open.pop()
     for (const outer of open) {
-      if (outer.attributes.publicIp !== lease.attributes.publicIp) conflicts.push({ a: outer, b: lease })
+      if (outer.lease.attributes.publicIp !== next.lease.attributes.publicIp) {
+        conflicts.push({ a: outer.lease, b: next.lease })
+      }
     }
-    open.push(lease)
+    open.push(next)
   }
   return conflicts
 }
 
+/** Whether two leases cannot both be: they hold some of the same subnet, in either family. */
+export function collide(a: Pick<Lease, 'subnet' | 'ipv6Subnet'>, b: Pick<Lease, 'subnet' | 'ipv6Subnet'>): boolean {
+  const [halfOfA, halfOfB] = [ipv6HalfOf(a), ipv6HalfOf(b)]
+  return overlaps(a.subnet, b.subnet) || (halfOfA !== null && halfOfB !== null && overlaps(halfOfA, halfOfB))
+}
+
 /** One sentence with both keys and both addresses. */
 export function describeConflict({ a, b }: LeaseConflict): string {
-  const name = (lease: Lease) => `${formatPrefix(lease.subnet)} of ${formatIpv4(lease.attributes.publicIp)}`
-  return `${name(a)} and ${name(b)} ${samePrefix(a.subnet, b.subnet) ? 'are the same subnet' : 'overlap'}`
+  const half = overlaps(a.subnet, b.subnet) ? (lease: Lease) => formatPrefix(lease.subnet) : ipv6Text
+  const name = (lease: Lease) => `${half(lease)} of ${formatIpv4(lease.attributes.publicIp)}`
+  return `${name(a)} and ${name(b)} ${half(a) === half(b) ? 'are the same subnet' : 'overlap'}`
+}
+
+function ipv6Text({ ipv6Subnet }: Lease): string {
+  return ipv6Subnet ?? 'no IPv6 subnet'
 }
 
 /** By address, larger prefixes first, then by revision: the order of every list of leases that we make. */
 export function inAddressOrder(a: Lease, b: Lease): number {
-  return a.subnet.address - b.subnet.address || a.subnet.length - b.subnet.length || a.revision - b.revision
+  return byAddress(a.subnet, b.subnet) || a.revision - b.revision
+}
+
+function byAddress(a: Prefix, b: Prefix): number {
+  if (a.address !== b.address) return a.address < b.address ? -1 : 1
+  return a.length - b.length
 }
 
 /** Of several leases for one subnet the latest revision counts. */

@@ -221,7 +221,8 @@ export class LeaseManager {
     if (seen.attributes.publicIp !== own.attributes.publicIp) return this.#lose(ownerChanged(own, seen))
     const reserved = seen.expiresAtMs === null || own.expiresAtMs === null
     const ours = this.#unsure || reserved || seen.revision <= own.revision
-    if (!ours || !sameAttributes(seen.attributes, own.attributes)) return this.#lose(duplicate(own, seen))
+    const same = seen.ipv6Subnet === own.ipv6Subnet && sameAttributes(seen.attributes, own.attributes)
+    if (!ours || !same) return this.#lose(duplicate(own, seen))
     this.#take(seen)
   }
 

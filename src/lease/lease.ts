@@ -1,5 +1,5 @@
 // A lease: a node's claim on a subnet until it expires. In flannel's terms throughout.
-import type { Ipv4Prefix } from '../../dataplane/index.ts'
+import { type Ipv4Prefix, type Ipv6Prefix, parseIpv6Prefix } from '../../dataplane/index.ts'
 
 /** What a node says of itself in its lease. Backend data is kept raw: each backend decodes its own. */
 export interface LeaseAttributes {
@@ -23,4 +23,9 @@ export interface Lease {
   readonly expiresAtMs: number | null
   /** The store's modification counter of this key: compare-and-swap hangs on it. Opaque but ordered. */
   readonly revision: number
+}
+
+/** The IPv6 half as a prefix, `null` when there is none. */
+export function ipv6HalfOf({ ipv6Subnet }: Pick<Lease, 'ipv6Subnet'>): Ipv6Prefix | null {
+  return ipv6Subnet === null ? null : parseIpv6Prefix(ipv6Subnet)
 }

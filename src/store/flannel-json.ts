@@ -1,8 +1,17 @@
 // The form in which flannel writes leases: keys such as `10.5.52.0-24`, and values such as
 // `{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:…"}}`.
 // The only file that knows these names.
-import ipaddr from 'ipaddr.js'
-import { formatIpv4, formatMac, type Ipv4Prefix, parseIpv4, parseMac, prefixAround } from '../../dataplane/index.ts'
+import {
+  formatIpv4,
+  formatIpv6,
+  formatMac,
+  formatPrefix,
+  type Ipv4Prefix,
+  parseIpv4,
+  parseIpv6Prefix,
+  parseMac,
+  prefixAround,
+} from '../../dataplane/index.ts'
 import { parseJson, toPlain } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
 import type { LeaseAttributes } from '../lease/lease.ts'
@@ -33,9 +42,9 @@ export function parseSubnetKey(text: string): SubnetKey | null {
   if (address === null || Number(length) > MAX_LENGTH) return null
   const subnet = prefixAround(address, Number(length))
   if (ipv6 === undefined) return { subnet, ipv6Subnet: null }
-  if (!ipaddr.IPv6.isValid(ipv6) || Number(ipv6Length) > MAX_IPV6_LENGTH) return null
-  const masked = ipaddr.IPv6.networkAddressFromCIDR(`${ipv6}/${Number(ipv6Length)}`)
-  return { subnet, ipv6Subnet: `${masked.toRFC5952String()}/${Number(ipv6Length)}` }
+  const ipv6Subnet = parseIpv6Prefix(`${ipv6}/${Number(ipv6Length)}`)
+  if (ipv6Subnet === null || ipv6Subnet.length > MAX_IPV6_LENGTH) return null
+  return { subnet, ipv6Subnet: formatPrefix(ipv6Subnet) }
 }
 
 /** The value's text: compact, in flannel's field order, with the same fields left out. */
@@ -58,7 +67,7 @@ export function parseLeaseValue(text: string): LeaseAttributes {
   const backendV6Data = fields.node('BackendV6Data')
   return {
     publicIp: publicIp ?? 0,
-    publicIpv6,
+    publicIpv6: publicIpv6 === null ? null : formatIpv6(publicIpv6),
     backendType: fields.string('BackendType', ''),
     ...(backendData === undefined ? {} : { backendData: toPlain(backendData) }),
     ...(backendV6Data === undefined ? {} : { backendV6Data: toPlain(backendV6Data) }),
@@ -71,8 +80,16 @@ export function vxlanData(vni: number, mac: number): unknown {
 }
 
 /** The VTEP's MAC in a vxlan lease's backend data; `null` when there is none that could be sent to. */
-export function vtepMacOf(attributes: LeaseAttributes): number | null {
-  const { backendData } = attributes
+export function vtepMacOf({ backendData }: LeaseAttributes): number | null {
+  return macIn(backendData)
+}
+
+/** The MAC of the VTEP that takes a lease's IPv6 packets. */
+export function vtepMacForIpv6({ backendV6Data }: LeaseAttributes): number | null {
+  return macIn(backendV6Data)
+}
+
+function macIn(backendData: unknown): number | null {
   if (typeof backendData !== 'object' || backendData === null) return null
   const text = Object.entries(backendData).findLast(([key]) => key.toLowerCase() === 'vtepmac')?.[1] as unknown
   const mac = typeof text === 'string' ? parseMac(text) : null

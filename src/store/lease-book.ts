@@ -1,12 +1,12 @@
 // What stores that allocate themselves have in common: all leases at one instant, and what acquiring, renewing and
 // releasing changes in them. It holds no lock and writes nothing: the store runs it under its own exclusion and then
 // makes `changes` permanent.
-import { formatIpv4, formatPrefix, type Ipv4Prefix, overlaps, samePrefix } from '../../dataplane/index.ts'
+import { formatIpv4, formatPrefix, type Ipv4Prefix, type Prefix, samePrefix } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { chooseSubnet } from '../lease/allocate.ts'
-import { inAddressOrder } from '../lease/diff.ts'
+import { collide, inAddressOrder } from '../lease/diff.ts'
 import type { Lease, LeaseAttributes } from '../lease/lease.ts'
-import { formatSubnetKey } from './flannel-json.ts'
+import { formatSubnetKey, type SubnetKey } from './flannel-json.ts'
 import type { AcquireRequest } from './lease-store.ts'
 
 /** How long a lease lives without renewal, in milliseconds: flannel's 24 h. */
@@ -19,7 +19,7 @@ export type LeaseChange =
 export class LeaseBook {
   readonly #leases: Map<string, Lease>
   readonly #nowMs: number
-  readonly #blocked: readonly Ipv4Prefix[]
+  readonly #blocked: readonly Prefix[]
   #revision: number
   /** What to write, in order. */
   readonly changes: LeaseChange[] = []
@@ -28,7 +28,7 @@ export class LeaseBook {
    * `leases` may hold expired ones; they are deleted here and now. `nowMs` is the wall clock of the expiries, `blocked`
    * what must not be given out besides.
    */
-  constructor(leases: readonly Lease[], revision: number, nowMs: number, blocked: readonly Ipv4Prefix[] = []) {
+  constructor(leases: readonly Lease[], revision: number, nowMs: number, blocked: readonly Prefix[] = []) {
     this.#blocked = blocked
     this.#leases = new Map(leases.map((lease) => [formatSubnetKey(lease), lease]))
     this.#revision = leases.reduce((highest, lease) => Math.max(highest, lease.revision), revision)
@@ -53,29 +53,32 @@ export class LeaseBook {
    * @throws FlanneletteError `out-of-subnets`
    */
   acquire(request: AcquireRequest, random: () => number, note: (sentence: string) => void): Lease {
-    const wish = { range: request.network, publicIp: request.publicIp, previousSubnet: request.previousSubnet }
+    const { network, publicIp, previousSubnet, previousIpv6Subnet } = request
+    const wish = { range: network, publicIp, previousSubnet, previousIpv6Subnet }
     const choice = chooseSubnet(wish, this.leases(), this.#blocked, random)
     for (const lease of choice.discard) this.#delete(lease)
     if (choice.action === 'adopt') {
       const expiresAtMs = choice.lease.expiresAtMs === null ? null : this.#nowMs + LEASE_TTL_MS
-      return this.#put(choice.lease.subnet, request.attributes(choice.lease), expiresAtMs)
+      return this.#put(choice.lease, request.attributes(choice.lease), expiresAtMs)
     }
     if (choice.note !== null) note(choice.note)
     const discarded = choice.discard[0] ?? null
-    return this.#put(choice.subnet, request.attributes(discarded), this.#nowMs + LEASE_TTL_MS)
+    const ipv6Subnet = choice.ipv6Subnet === null ? null : formatPrefix(choice.ipv6Subnet)
+    const key = { subnet: choice.subnet, ipv6Subnet }
+    return this.#put(key, request.attributes(discarded), this.#nowMs + LEASE_TTL_MS)
   }
 
   /** See `LeaseStore.renew`. @throws FlanneletteError `lease-conflict` */
   renew(lease: Lease): Lease {
     const held = this.#leases.get(formatSubnetKey(lease))
     if (held === undefined) {
-      const other = this.leases().find((candidate) => overlaps(candidate.subnet, lease.subnet))
+      const other = this.leases().find((candidate) => collide(candidate, lease))
       if (other !== undefined) throw conflict(lease, other)
     } else if (!isSameHolding(held, lease)) {
       throw conflict(lease, held)
     }
     const expiresAtMs = (held ?? lease).expiresAtMs === null ? null : this.#nowMs + LEASE_TTL_MS
-    return this.#put(lease.subnet, lease.attributes, expiresAtMs)
+    return this.#put(lease, lease.attributes, expiresAtMs)
   }
 
   /** See `LeaseStore.release`. */
@@ -84,9 +87,9 @@ export class LeaseBook {
     if (held !== undefined && isSameHolding(held, lease)) this.#delete(held)
   }
 
-  #put(subnet: Ipv4Prefix, attributes: LeaseAttributes, expiresAtMs: number | null): Lease {
+  #put({ subnet, ipv6Subnet }: SubnetKey, attributes: LeaseAttributes, expiresAtMs: number | null): Lease {
     this.#revision++
-    const lease: Lease = { subnet, ipv6Subnet: null, attributes, expiresAtMs, revision: this.#revision }
+    const lease: Lease = { subnet, ipv6Subnet, attributes, expiresAtMs, revision: this.#revision }
     const key = formatSubnetKey(lease)
     this.#leases.set(key, lease)
     this.changes.push({ type: 'put', key, lease })

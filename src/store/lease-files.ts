@@ -1,11 +1,11 @@
 // The lease files of the file store. One bad file never costs the others: it is warned about once, and the last good
 // content of that file stays valid until it expires or the file is gone.
 import { readdirSync, readFileSync, statSync } from 'node:fs'
-import type { Ipv4Prefix } from '../../dataplane/index.ts'
+import type { Prefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import { parseJson } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
-import type { Lease } from '../lease/lease.ts'
+import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { formatLeaseValue, parseLeaseValue, parseSubnetKey, type SubnetKey } from './flannel-json.ts'
 
@@ -71,7 +71,7 @@ export class LeaseFiles {
    * All leases, expired ones included; none when the directory is missing. `blocked` are the subnets of files whose name
    * is a key and whose content is not a lease: somebody's, but whose? Throws what the file system says.
    */
-  read(): { leases: Lease[]; blocked: Ipv4Prefix[] } {
+  read(): { leases: Lease[]; blocked: Prefix[] } {
     const now = new Map<string, KnownFile>()
     for (const name of listNames(this.#directory)) {
       const file = this.#readOne(name)
@@ -81,7 +81,7 @@ export class LeaseFiles {
     const unreadable = [...now].filter(([, file]) => file.lease === null)
     return {
       leases: [...now.values()].flatMap((file) => (file.lease === null ? [] : this.#dated(file.lease, file.boot))),
-      blocked: unreadable.flatMap(([name]) => parseSubnetKey(name)?.subnet ?? []),
+      blocked: unreadable.flatMap(([name]) => halvesOf(parseSubnetKey(name))),
     }
   }
 
@@ -130,6 +130,10 @@ export class LeaseFiles {
     const path = `${this.#directory}/${name}`
     this.#log.warn('lease-file-unreadable', `lease file ${path} cannot be read, ${consequence}: ${why}`)
   }
+}
+
+function halvesOf(key: SubnetKey | null): Prefix[] {
+  return key === null ? [] : [key.subnet, ipv6HalfOf(key) ?? []].flat()
 }
 
 function lastGoodOf(before: KnownFile | undefined): Omit<KnownFile, 'stamp'> {

@@ -1,7 +1,7 @@
 // What the daemon needs of a datastore. Allocation belongs to the store: etcd, file and memory choose a free subnet
 // (with the shared, pure `allocate`), Kubernetes hands out the node's podCIDR. test/compliance/lease-store.ts holds
 // every implementation to the same behaviour.
-import type { Ipv4Prefix } from '../../dataplane/index.ts'
+import type { Ipv4Prefix, Ipv6Prefix } from '../../dataplane/index.ts'
 import type { NetworkConfig } from '../config/network-config.ts'
 import type { Lease, LeaseAttributes } from '../lease/lease.ts'
 
@@ -11,6 +11,8 @@ export interface AcquireRequest {
   readonly publicIp: number
   /** The subnet that the state directory or subnet.env remembers; taken only if free or ours. */
   readonly previousSubnet: Ipv4Prefix | null
+  /** The same for the IPv6 half. */
+  readonly previousIpv6Subnet: Ipv6Prefix | null
   /** What to write, given the lease of ours that is already there (its MAC may have to live on). */
   attributes(existing: Lease | null): LeaseAttributes
 }

@@ -1,10 +1,20 @@
 // What every lease store must do, whatever it is made of. Each implementation runs this suite from its own test file.
 import { describe, expect, test } from 'vitest'
-import { formatPrefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
+import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
 import type { Lease } from '../../src/lease/lease.ts'
 import { LEASE_TTL_MS } from '../../src/store/lease-book.ts'
 import { peerLease } from '../support/peer-lease.ts'
-import { A, attributesOf, B, CONFIG, MAC, type Make, request, type StoreHarness } from '../support/store-harness.ts'
+import {
+  A,
+  attributesOf,
+  B,
+  CONFIG,
+  DUAL_CONFIG,
+  MAC,
+  type Make,
+  request,
+  type StoreHarness,
+} from '../support/store-harness.ts'
 import { outageRules, watchRules } from './lease-store-watch.ts'
 
 export function leaseStoreCompliance(makeHarness: () => StoreHarness): void {
@@ -15,6 +25,7 @@ export function leaseStoreCompliance(makeHarness: () => StoreHarness): void {
   }
   describe('config', () => configRules(make))
   describe('acquire', () => acquireRules(make))
+  describe('acquire with IPv6', () => dualStackRules(make))
   describe('races', () => raceRules(make))
   describe('renew', () => renewRules(make))
   describe('release and read', () => releaseRules(make))
@@ -114,6 +125,57 @@ function acquireRules(make: Make): void {
     })
     await clock.advance(LEASE_TTL_MS + 1000)
     await expect(open().acquire(request(A, null, small))).resolves.toMatchObject({ attributes: attributesOf(A) })
+  })
+}
+
+function dualStackRules(make: Make): void {
+  const dual = (publicIp: string, previous: string | null = null) => request(publicIp, previous, DUAL_CONFIG)
+
+  test('gives a subnet of each range, which a second time are the same', async () => {
+    const { open } = make()
+    const lease = await open().acquire(dual(A))
+    expect(formatPrefix(lease.subnet)).toMatch(/^10\.244\.[1-9]\d*\.0\/24$/)
+    expect(lease.ipv6Subnet).toMatch(/^fd00:10:244:[0-9a-f]+::\/64$/)
+    expect(await open().read(lease.subnet)).toEqual(lease)
+    const again = await open().acquire(dual(A, '10.244.99.0/24'))
+    expect([again.subnet, again.ipv6Subnet]).toEqual([lease.subnet, lease.ipv6Subnet])
+    expect((await open().renew(again)).ipv6Subnet).toBe(lease.ipv6Subnet)
+    await open().release(await open().acquire(dual(A)))
+    expect(await open().read(lease.subnet)).toBeNull()
+  })
+
+  test('takes the remembered half again, and leaves one that another node holds', async () => {
+    const { open } = make()
+    const previousIpv6Subnet = parseIpv6Prefix('fd00:10:244:6::/64')
+    const first = await open().acquire({ ...dual(A, '10.244.6.0/24'), previousIpv6Subnet })
+    const second = await open().acquire({ ...dual(B, '10.244.7.0/24'), previousIpv6Subnet })
+    expect(first.ipv6Subnet).toBe('fd00:10:244:6::/64')
+    expect(formatPrefix(second.subnet)).toBe('10.244.7.0/24')
+    expect(second.ipv6Subnet).not.toBe('fd00:10:244:6::/64')
+  })
+
+  test('leaves a lease of another node without IPv6 as it is', async () => {
+    const { open } = make()
+    const theirs = await open().acquire(request(B))
+    const ours = await open().acquire(dual(A, formatPrefix(theirs.subnet)))
+    expect(ours.subnet).not.toEqual(theirs.subnet)
+    expect(await open().read(theirs.subnet)).toEqual(theirs)
+  })
+
+  test('gives an own lease its IPv6 half, and takes it away again, with the config; the IPv4 subnet stays', async () => {
+    const { open } = make()
+    const { subnet } = await open().acquire(request(A))
+    expect(await open().acquire(dual(A))).toMatchObject({ subnet, ipv6Subnet: expect.stringMatching(/^fd00:10:244:/) })
+    expect(await open().acquire(request(A))).toMatchObject({ subnet, ipv6Subnet: null })
+    expect(await open().read(subnet)).toMatchObject({ ipv6Subnet: null })
+  })
+
+  test('nodes that come at once get halves of their own', async () => {
+    const { open } = make()
+    const leases = await Promise.all(
+      Array.from({ length: 20 }, (_, index) => open().acquire(dual(`192.0.2.${index + 1}`))),
+    )
+    expect(new Set(leases.map(({ ipv6Subnet }) => ipv6Subnet)).size).toBe(20)
   })
 }
 

@@ -1,12 +1,14 @@
-// Ours and kernel VXLAN hosts in one network: every underlay, with and without outer checksums, every direction; and the other
-// drivers over the underlay that lets most pass, which asks most of them.
+// Ours and kernel VXLAN hosts in one network: every underlay, with and without outer checksums, every direction, both
+// families inside; and the other drivers over the underlay that lets most pass, which asks most of them.
 import { UNDERLAY_KINDS } from '../../src/lab/plan.ts'
 import { DIRECTIONS, describeInterop } from '../support/interop.ts'
 import { withRawSocket } from '../support/raw-socket-here.ts'
 
 for (const underlay of UNDERLAY_KINDS) {
   for (const udpChecksum of [true, false]) {
-    describeInterop({ underlay, udpChecksum, directions: DIRECTIONS, seconds: 2 })
+    for (const family of [4, 6] as const) {
+      describeInterop({ family, underlay, udpChecksum, directions: DIRECTIONS, seconds: 2 })
+    }
   }
 }
 

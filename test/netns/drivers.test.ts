@@ -12,6 +12,14 @@ const [toKernel, fromKernel, ours] = DIRECTIONS
 describeInterop({ driver: 'plain', underlay: 'veth', udpChecksum: true, directions: [fromKernel, ours], seconds: 1 })
 describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel], seconds: 1 })
 describeInterop({
+  family: 6,
+  driver: 'plain',
+  underlay: 'veth',
+  udpChecksum: false,
+  directions: [fromKernel],
+  seconds: 1,
+})
+describeInterop({
   driver: 'dgram',
   underlay: 'veth',
   udpChecksum: true,

@@ -6,3 +6,5 @@ const [toKernel, fromKernel, , , kernelToOther] = DIRECTIONS
 describeInterop({ underlay: 'veth', udpChecksum: true, directions: [fromKernel], seconds: 1 })
 describeInterop({ underlay: 'uso', udpChecksum: false, directions: [kernelToOther], seconds: 1 })
 describeInterop({ underlay: 'wire', udpChecksum: true, directions: [toKernel], seconds: 1 })
+describeInterop({ family: 6, underlay: 'veth', udpChecksum: false, directions: [toKernel, kernelToOther], seconds: 1 })
+describeInterop({ family: 6, underlay: 'wire', udpChecksum: true, directions: [fromKernel], seconds: 1 })

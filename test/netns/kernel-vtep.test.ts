@@ -1,7 +1,7 @@
 // The kernel VTEP with the real kernel: two of them talk, tables follow the leases, refusals are clear.
 import { execFileSync } from 'node:child_process'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { parseIpv4, parseMac, parsePrefix } from '../../dataplane/index.ts'
+import { parseIpv4, parseIpv6Prefix, parseMac, parsePrefix } from '../../dataplane/index.ts'
 import type { LocalVtep } from '../../src/daemon/dataplane.ts'
 import type { FlanneletteError } from '../../src/errors.ts'
 import { attempt } from '../../src/host/command.ts'
@@ -28,7 +28,9 @@ function local(host: number, more: Partial<LocalVtep> = {}): LocalVtep {
     underlayAddress: parseIpv4(`192.0.2.${host}`) ?? 0,
     overlayAddress: subnet.address,
     network,
+    ipv6Network: null,
     subnet,
+    ipv6Subnet: null,
     mtuBytes: 1450,
     ...more,
   }
@@ -55,6 +57,54 @@ describe('two kernel VTEPs', () => {
     const ping = await attempt(['ping', '-c', '1', '-W', '2', '10.244.2.0'], { namespace: first })
     expect(ping.stdout).toContain(' 0% packet loss')
     expect(ip('-n', second, '-d', 'link', 'show', 'flannel.1')).toContain('noudpcsum')
+  })
+})
+
+describe('two kernel VTEPs that carry IPv6 as well', () => {
+  const dual = (host: number, mac = MAC(host)) =>
+    peerLease(`10.244.${host}.0/24`, `192.0.2.${host}`, mac, `fd00:10:244:${host}::/64`)
+  const startDual = async (namespace: string, host: number) => {
+    const vtep = new KernelVtep({ log: silentLog, namespace })
+    await vtep.start(local(host, { ipv6Network: parseIpv6Prefix('fd00:10:244::/48'), ipv6Subnet: half(host) }))
+    return vtep
+  }
+  const half = (host: number) => parseIpv6Prefix(`fd00:10:244:${host}::/64`)
+  const ipv6Routes = (namespace: string) =>
+    ip('-n', namespace, '-6', 'route', 'show', 'dev', 'flannel.1', 'proto', '142').trim()
+
+  test('reach each other’s IPv6 overlay address', async () => {
+    const [first, second] = joinedNamespaces()
+    const one = await startDual(first, 1)
+    const two = await startDual(second, 2)
+    await one.replacePeers([dual(2)], 'test')
+    await two.replacePeers([dual(1)], 'test')
+    expect(one.pendingPeers()).toBe(0)
+    const ping = await attempt(['ping', '-c', '1', '-W', '2', 'fd00:10:244:2::'], { namespace: first })
+    expect(ping.stdout).toContain(' 0% packet loss')
+  })
+
+  test('follow a peer’s new MAC and the loss of its IPv6 half, and lose what a former run left', async () => {
+    const [first] = joinedNamespaces()
+    const former = await startDual(first, 1)
+    await former.replacePeers([dual(2), dual(3)], 'test')
+    await former.stop('keep')
+    const vtep = await startDual(first, 1)
+    await vtep.replacePeers([dual(3, '02:00:00:00:00:77')], 'test')
+    expect(ipv6Routes(first)).toMatch(/^fd00:10:244:3::\/64 via fd00:10:244:3:: metric \d+ onlink[^\n]*$/)
+    const permanent = () => ip('-n', first, '-6', 'neigh', 'show', 'dev', 'flannel.1', 'nud', 'permanent').trim()
+    expect(permanent()).toBe('fd00:10:244:3:: lladdr 02:00:00:00:00:77 PERMANENT')
+    await vtep.replacePeers([lease(3, '02:00:00:00:00:77')], 'test')
+    expect([ipv6Routes(first), permanent()]).toEqual(['', ''])
+    expect(overlayRoutes(first)).toContain('10.244.3.0/24 via 10.244.3.0')
+  })
+
+  test('have IPv6 also where new devices are made without', async () => {
+    const [first] = joinedNamespaces()
+    ip('netns', 'exec', first, 'sysctl', '-qw', 'net.ipv6.conf.default.disable_ipv6=1')
+    const vtep = await startDual(first, 1)
+    await vtep.replacePeers([dual(2)], 'test')
+    expect(vtep.pendingPeers()).toBe(0)
+    expect(ip('-n', first, '-6', 'address', 'show', 'flannel.1')).toContain('fd00:10:244:1::/128')
   })
 })
 

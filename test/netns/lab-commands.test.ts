@@ -118,3 +118,31 @@ describe('a command that was killed', () => {
     await attempt(['rmdir', others])
   })
 })
+
+describe('a lab with IPv6', () => {
+  labUnderTest({ name: 'six', ...KERNEL, ipv6: true })
+  const lab = (words: string) => shell(`lab ${words} --name six`)
+
+  test('shows the addresses of its pods', async () => {
+    expect((await lab('status')).stdout).toMatch(
+      /^POD +HOST +ADDRESS +IPV6\npod1\.1 +host1 +10\.244\.1\.2 +fd00:10:244:1::2$/m,
+    )
+  })
+
+  test.each(['ping all -6', 'ping pod1.1 pod2.1 -6', 'ping pod1.1 fd00:10:244:2::2'])('answers: %s', async (words) => {
+    const { exitCode, stdout } = await lab(words)
+    expect(stdout).toMatch(/1 of 1 answered|2 of 2 pings answered/)
+    expect(exitCode).toBe(0)
+  })
+
+  test('is measured: iperf -6', async () => {
+    const { stdout } = await lab('iperf pod1.1 pod2.1 -6 -t 1 -o json')
+    expect(JSON.parse(stdout).bitsPerSecond).toBeGreaterThan(1e6)
+  })
+
+  test('says that hosts have none', async () => {
+    const result = await lab('ping pod1.1 host2 -6')
+    expect(result).toMatchObject({ exitCode: 2, stdout: '' })
+    expect(result.stderr).toContain('host2 has no IPv6 address; the underlay is IPv4: name pods')
+  })
+})

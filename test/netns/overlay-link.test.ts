@@ -1,6 +1,6 @@
 // The overlay device's address and route on the real kernel, beside a pod bridge inside the same network.
 import { describe, expect, test } from 'vitest'
-import { parseIpv4, parsePrefix } from '../../dataplane/index.ts'
+import { parseIpv4, parseIpv6, parseIpv6Prefix, parsePrefix } from '../../dataplane/index.ts'
 import { run } from '../../src/host/command.ts'
 import { configureOverlayLink, inspectOverlayDevice, removeOverlayLink } from '../../src/host/overlay-link.ts'
 import { selectUnderlay } from '../../src/host/underlay-interface.ts'
@@ -12,6 +12,7 @@ const overlay = (address: string, mtuBytes = 1450) => ({
   overlayAddress: parseIpv4(address) ?? 0,
   mtuBytes,
   network: NETWORK,
+  ipv6: null,
 })
 
 /** A namespace with a persistent TUN of the overlay's name. */
@@ -56,6 +57,30 @@ describe('the overlay device', () => {
     expect(shown).toContain('mtu 1400')
     expect(shown).not.toContain('10.244.1.0')
     expect(routes(namespace)).toEqual([expect.stringMatching(/^10\.244\.0\.0\/16 .*src 10\.244\.9\.0/)])
+  })
+
+  test('carries IPv6 too, changes its address, and gives it up again', async () => {
+    const namespace = withTun()
+    ip('netns', 'exec', namespace, 'sysctl', '-qw', 'net.ipv6.conf.flannel/1.disable_ipv6=1') // as in many containers
+    const dual = (address: string) => ({
+      ...overlay('10.244.1.0'),
+      ipv6: { address: parseIpv6(address) ?? 0n, network: parseIpv6Prefix('fd00:10:244::/48')! },
+    })
+    const shown = () => ({
+      address: ip('-n', namespace, '-6', '-br', 'address', 'show', 'flannel.1').trim().split(/\s+/).slice(2),
+      routes: ip('-n', namespace, '-6', 'route', 'show', 'proto', '142').trim(),
+    })
+    await configureOverlayLink(dual('fd00:10:244:1::'), { namespace })
+    await configureOverlayLink(dual('fd00:10:244:1::'), { namespace })
+    expect(shown().address).toEqual(['fd00:10:244:1::/128'])
+    await configureOverlayLink(dual('fd00:10:244:9::'), { namespace })
+    expect(shown()).toEqual({
+      address: ['fd00:10:244:9::/128'],
+      routes: expect.stringMatching(/^fd00:10:244::\/48 dev flannel\.1 src fd00:10:244:9:: [^\n]*$/),
+    })
+    await configureOverlayLink(overlay('10.244.1.0'), { namespace })
+    expect(shown()).toEqual({ address: [], routes: '' })
+    expect(routes(namespace)).toHaveLength(1)
   })
 
   test('is known as ours afterwards and can be removed; a stranger is left alone', async () => {

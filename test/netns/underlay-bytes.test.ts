@@ -6,23 +6,26 @@ import { hexOf } from '../../dataplane/wire/field.ts'
 import * as tcp from '../../dataplane/wire/tcp.ts'
 import { startDaemon, waitReady } from '../../src/lab/daemon-process.ts'
 import type { Lab } from '../../src/lab/lab.ts'
+import type { AddressFamily } from '../../src/lab/ping.ts'
 import { LAB_DEFAULTS } from '../../src/lab/plan.ts'
 import { signal, waitGone } from '../../src/lab/process-identity.ts'
 import { Capture } from '../support/capture.ts'
+import { IPV6_PACKETS, type Packets } from '../support/ipv6-kinds.ts'
 import { labUnderTest } from '../support/lab-under-test.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip } from '../support/own-namespace.ts'
 import { countingBytes, type IpOptions, icmpEcho, tcpPacket, udpPacket, viewOf } from '../support/packets.ts'
 import { describeWireChecksums } from '../support/wire-checksums.ts'
 
-const LAB = { name: 'bytes', hosts: 2, pods: 1, underlay: 'wire' } as const
+const LAB = { name: 'bytes', hosts: 2, pods: 1, ipv6: true, underlay: 'wire' } as const
 const payload = (length: number) => countingBytes(length)
 /** Not what the checks of a stack expect, but what a router forwards. */
 const lone = (fragmentWord: number): IpOptions => ({ fragmentWord })
 const MORE = 0x2000
+const FIRST_NUMBER = 0x1000
 
-/** Name → packet of pod1.1 to pod2.1. Each goes out once. */
-const PACKETS: Readonly<Record<string, (path: IpOptions) => Uint8Array>> = {
+/** Packets of pod1.1 to pod2.1. Each goes out once. */
+const IPV4_PACKETS: Packets = {
   'an echo request': (path) => icmpEcho(path),
   'an echo request without payload': (path) => icmpEcho({ ...path, payload: payload(0) }),
   'an echo request of odd length': (path) => icmpEcho({ ...path, payload: payload(57) }),
@@ -50,6 +53,12 @@ const PACKETS: Readonly<Record<string, (path: IpOptions) => Uint8Array>> = {
   'IPv4 options': (path) => udpPacket({ ...path, options: new Uint8Array(8).fill(1), payload: payload(20) }),
 }
 
+const FAMILIES: readonly (readonly [AddressFamily, Packets])[] = [
+  [4, IPV4_PACKETS],
+  [6, IPV6_PACKETS],
+]
+const NAMES = FAMILIES.flatMap(([, packets]) => Object.keys(packets))
+
 /** Fields of the outer headers that a sender chooses as it likes, and the checksums over them. */
 const FREE: readonly (readonly [layer: string, name: string])[] = [
   ['IPv4', 'identification'],
@@ -72,31 +81,36 @@ function withoutFreeFields(frame: Uint8Array): string {
   return hexOf(copy, ' ')
 }
 
-/** Sends every packet once and gives the frames that leave host1 for them. */
-async function framesOf(lab: Lab): Promise<Uint8Array[]> {
-  const source = lab.endpoint('pod1.1').address
-  const destination = lab.endpoint('pod2.1').address
-  expect(await lab.ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 }) // neighbours are known from here on
+/** Sends every packet of a family once and gives the frames that leave host1 for them. */
+async function framesOf(lab: Lab, [family, packets]: (typeof FAMILIES)[number]): Promise<Uint8Array[]> {
+  const source = lab.endpoint('pod1.1', family).address
+  const destination = lab.endpoint('pod2.1', family).address
+  expect(await lab.ping('pod1.1', 'pod2.1', { family })).toMatchObject({ received: 1 }) // neighbours are known now
   const capture = await Capture.start({
     namespace: lab.namespace('host1'),
     device: 'eth0',
     direction: 'out',
     filter: 'udp dst port 8472',
   })
-  const sender = NamespaceSocket.ipv4(lab.namespace('pod1.1'), destination)
-  for (const [index, build] of Object.values(PACKETS).entries()) {
-    await sender.write(build({ source, destination, ttl: 64, identification: 0x1000 + index }))
+  const sender = NamespaceSocket[family === 4 ? 'ipv4' : 'ipv6'](lab.namespace('pod1.1'), destination)
+  for (const [index, build] of Object.values(packets).entries()) {
+    const number = FIRST_NUMBER + index
+    await sender.write(build({ source, destination, ttl: 64, identification: number, flowLabel: number }))
   }
   sender.close()
-  await expect.poll(() => capture.frames().length).toBeGreaterThanOrEqual(Object.keys(PACKETS).length)
+  await expect.poll(() => capture.frames().length).toBeGreaterThanOrEqual(Object.keys(packets).length)
   // Flows leave from ports of their own, and in no order among each other.
-  return (await capture.stop()).sort((a, b) => innerIdentification(a) - innerIdentification(b))
+  return (await capture.stop()).sort((a, b) => innerNumber(a) - innerNumber(b))
 }
 
-function innerIdentification(frame: Uint8Array): number {
-  const note = notesOf(frame).findLast(({ layer, name }) => layer === 'IPv4' && name === 'identification')
-  if (note === undefined) throw new Error('no inner IPv4 header in the frame')
-  return viewOf(frame).getUint16(note.at)
+/** The number that the packet was given: IPv4's identification, IPv6's flow label. */
+function innerNumber(frame: Uint8Array): number {
+  const notes = notesOf(frame)
+  const label = notes.find(({ layer, name }) => layer === 'IPv6' && name === 'flowLabel')
+  if (label !== undefined) return viewOf(frame).getUint32(label.at - 1) & 0xfffff
+  const identification = notes.findLast(({ layer, name }) => layer === 'IPv4' && name === 'identification')
+  if (identification === undefined) throw new Error('no inner header in the frame')
+  return viewOf(frame).getUint16(identification.at)
 }
 
 /** Ends our daemon on host1 and starts one there that leaves packets to the kernel; lease and MAC stay. */
@@ -121,21 +135,19 @@ describe('the frame on the wire', () => {
   })
 
   test('can be had from both dataplanes', async () => {
-    ours = await framesOf(lab())
+    const all = async () => [await framesOf(lab(), FAMILIES[0]!), await framesOf(lab(), FAMILIES[1]!)].flat()
+    ours = await all()
     await handOverToKernel(lab())
-    kernels = await framesOf(lab())
-    expect(ours).toHaveLength(Object.keys(PACKETS).length)
+    kernels = await all()
+    expect(ours).toHaveLength(NAMES.length)
     expect(kernels).toHaveLength(ours.length)
   })
 
-  test.each(Object.keys(PACKETS).map((name, index) => [name, index] as const))(
-    'is the kernel’s, byte for byte: %s',
-    (_, index) => {
-      expect(withoutFreeFields(ours[index]!)).toBe(withoutFreeFields(kernels[index]!))
-    },
-  )
+  test.each(NAMES.map((name, index) => [name, index] as const))('is the kernel’s, byte for byte: %s', (_, index) => {
+    expect(withoutFreeFields(ours[index]!)).toBe(withoutFreeFields(kernels[index]!))
+  })
 
-  test.each(Object.keys(PACKETS).map((name, index) => [name, index] as const))(
+  test.each(NAMES.map((name, index) => [name, index] as const))(
     'has right checksums outside, whatever is inside: %s',
     (_, index) => {
       for (const frame of [ours[index]!, kernels[index]!]) {
@@ -150,4 +162,5 @@ describe('the frame on the wire', () => {
   )
 })
 
-describeWireChecksums({ frames: 5000 })
+describeWireChecksums({ frames: 5000, family: 4 })
+describeWireChecksums({ frames: 5000, family: 6 })

@@ -53,12 +53,16 @@ With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at sta
 | \`Network\` | required | the pod network, IPv4 CIDR of unicast addresses; it must not cover the underlay, and no route of others may be for exactly it |
 | \`SubnetLen\` | 24, or prefix + 2 for networks smaller than /22 | prefix length of each node's subnet, at most 30 |
 | \`SubnetMin\`, \`SubnetMax\` | second and last subnet of \`Network\` | first and last subnet that may be given out |
-| \`EnableIPv4\` | true | |
-| \`EnableIPv6\` | false | true is refused: this version carries IPv4 |
+| \`EnableIPv4\` | true | false is refused: hosts talk over IPv4 |
+| \`EnableIPv6\` | false | pods have IPv6 addresses as well; needs \`Backend.IPv6OverIPv4\` |
+| \`IPv6Network\` | required with \`EnableIPv6\` | the pod network of IPv6, a CIDR of unicast addresses |
+| \`IPv6SubnetLen\` | 64, or prefix + 2 for networks smaller than /62 | prefix length of each node's IPv6 subnet, at most 126 |
+| \`IPv6SubnetMin\`, \`IPv6SubnetMax\` | second and last subnet of \`IPv6Network\` | first and last IPv6 subnet that may be given out |
 | \`Backend.Type\` | \`udp\`, as flannel has it | this version runs \`vxlan\`: name it |
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
 | \`Backend.Port\` | 8472 | UDP port, equal on all nodes |
 | \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less |
+| \`Backend.IPv6OverIPv4\` | false | our own key: IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
 | \`Backend.GBP\` | false | true is refused: packets with a policy mark would be lost |
 | \`Backend.Learning\`, \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
 
@@ -66,11 +70,24 @@ With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at sta
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }
 \`\`\`
 
+With IPv6:
+
+\`\`\`json
+{
+  "Network": "10.244.0.0/16",
+  "EnableIPv6": true, "IPv6Network": "fd00:10:244::/48",
+  "Backend": { "Type": "vxlan", "IPv6OverIPv4": true }
+}
+\`\`\`
+
+Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subnets. Forwarding of IPv6 on the host
+(\`net.ipv6.conf.all.forwarding\`) is the CNI plugin's to switch on, as with flannel.
+
 ## Files
 
 | file | what |
 |---|---|
-| \`/run/flannel/subnet.env\` (\`--subnet-file\`) | \`FLANNEL_NETWORK\`, \`FLANNEL_SUBNET\`, \`FLANNEL_MTU\`, \`FLANNEL_IPMASQ\`: for CNI plugins and container engines. Written when the node forwards; one that tells of another subnet is removed first |
+| \`/run/flannel/subnet.env\` (\`--subnet-file\`) | \`FLANNEL_NETWORK\`, \`FLANNEL_SUBNET\`, \`FLANNEL_MTU\`, \`FLANNEL_IPMASQ\`, with IPv6 also \`FLANNEL_IPV6_NETWORK\` and \`FLANNEL_IPV6_SUBNET\`: for CNI plugins and container engines. Written when the node forwards; one that tells of another subnet is removed first |
 | \`/var/lib/flannelette/\` (\`--state-dir\`) | MAC of the VTEP, own lease, last peers; \`status.json\`, rewritten when it changes; \`api.sock\`, the local socket |
 | \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |
 

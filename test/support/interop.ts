@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest'
 import { blast } from '../../bench/netns/load.ts'
 import type { WorkerDriver } from '../../dataplane/index.ts'
 import type { Lab } from '../../src/lab/lab.ts'
+import type { AddressFamily } from '../../src/lab/ping.ts'
 import type { UnderlayKind } from '../../src/lab/plan.ts'
 import { countersOf, eventually, imbalanceOf, labUnderTest, newDrops } from './lab-under-test.ts'
 import { startTransfer } from './transfer.ts'
@@ -20,8 +21,6 @@ export const DIRECTIONS = [
 ] as const
 
 const PINGS = 20
-/** Of a transfer whose content is compared. */
-const MEBIBYTES = 16
 /** Least that TCP must reach: a tunnel that loses what is merged or unsummed limps along at a few Mbit/s. */
 const LEAST_TCP: Record<WorkerDriver, number> = { offload: 100e6, plain: 20e6, dgram: 20e6, raw: 20e6 }
 const LARGEST_LOSS = 0.001
@@ -29,6 +28,7 @@ const BITS_PER_SECOND = 100e6
 /** Bytes of a datagram. */
 const LENGTH = 1400
 const PORT = 7200
+const NOISE = 'outbound.dropped.link-local-or-multicast'
 
 export interface InteropOptions {
   readonly underlay: UnderlayKind
@@ -39,15 +39,18 @@ export interface InteropOptions {
   readonly seconds: number
   /** What moves our packets. */
   readonly driver?: WorkerDriver
+  /** Which addresses of the pods are used; 4 when left out. */
+  readonly family?: AddressFamily
 }
 
 export function describeInterop(options: InteropOptions): void {
-  const { underlay, udpChecksum, directions, seconds, driver = 'offload' } = options
+  const { underlay, udpChecksum, directions, seconds, driver = 'offload', family = 4 } = options
   const checksum = udpChecksum ? 'udpcsum' : 'noudpcsum'
-  describe(`a kernel peer of the ${driver} driver over ${underlay}, ${checksum}`, () => {
+  describe(`a kernel peer of the ${driver} driver over ${underlay}, ${checksum}, IPv${family} inside`, () => {
     const daemonArguments = ['--driver', driver]
-    const name = `${driver === 'offload' ? 'interop' : driver}${underlay}`
-    const lab = labUnderTest({ name, pods: 1, kernel: ['host2'], underlay, udpChecksum, daemonArguments })
+    const name = `${driver === 'offload' ? 'interop' : driver}${underlay}${family}`
+    const ipv6 = family === 6
+    const lab = labUnderTest({ name, pods: 1, kernel: ['host2'], underlay, ipv6, udpChecksum, daemonArguments })
 
     test('has the kind of checksum that was asked for', async () => {
       const shown = (await lab().exec('host2', ['ip', '-d', 'link', 'show', 'flannel.1'])).stdout
@@ -55,64 +58,77 @@ export function describeInterop(options: InteropOptions): void {
     })
 
     test('answers every ping, and is answered', async () => {
-      const results = await lab().pingAll({ count: PINGS })
+      const results = await lab().pingAll({ count: PINGS, family })
       expect(results).toHaveLength(6)
       expect(results.filter(({ sent, received }) => sent !== PINGS || received !== sent)).toEqual([])
     })
 
     test.each(directions)('carries TCP from %s to %s', async (from, to) => {
-      const { bitsPerSecond } = await lab().iperf(from, to, { seconds })
+      const { bitsPerSecond } = await lab().iperf(from, to, { seconds, family })
       console.log(`${underlay} ${checksum} ${from} → ${to}: TCP ${(bitsPerSecond / 1e9).toFixed(2)} Gbit/s`)
       expect(bitsPerSecond).toBeGreaterThan(LEAST_TCP[driver])
-    })
-
-    test.each(directions)('carries %s’s bytes whole to %s', async (from, to) => {
-      const transfer = await startTransfer(lab().endpoint(from), lab().endpoint(to), { mebibytes: MEBIBYTES })
-      const { sent, received } = await transfer.done
-      expect(sent).toMatch(new RegExp(`^${MEBIBYTES * 2 ** 20} [0-9a-f]{64}$`))
-      expect(received).toBe(sent)
     })
 
     test.each(directions)(
       'carries 100 Mbit/s of UDP from %s to %s with at most a thousandth lost',
       async (from, to) => {
-        const reported = await lossByIperf(lab(), from, to, seconds)
-        const exact = reported <= LARGEST_LOSS ? reported : await exactLoss(lab(), from, to, seconds)
+        const load = { lab: lab(), from, to, seconds, family }
+        const reported = await lossByIperf(load)
+        const doubtful = reported > LARGEST_LOSS && family === 4 // our own counter speaks IPv4 alone
+        const exact = doubtful ? await exactLoss(load) : reported
         const told = `${(100 * reported).toFixed(3)} % lost by iperf3, ${(100 * exact).toFixed(3)} % by the network`
         console.log(`${underlay} ${checksum} ${from} → ${to}: UDP ${told}`)
         expect(exact).toBeLessThanOrEqual(LARGEST_LOSS)
       },
     )
 
+    test.each(directions)('brings the very bytes from %s to %s', async (from, to) => {
+      const transfer = await startTransfer(lab().endpoint(from), lab().endpoint(to, family), { mebibytes: 8 })
+      const { sent, received } = await transfer.done
+      expect(received).toBe(sent)
+      expect(received).toMatch(/^8388608 /)
+    })
+
     test.each(['host1', 'host3'])('leaves %s with balanced books and nothing dropped', async (host) => {
       await eventually(() => {
         const counters = countersOf(lab(), host)
         expect(counters['inbound.packets.read']).toBeGreaterThan(2 * PINGS)
         expect(imbalanceOf(counters)).toEqual({ packets: 0, bytes: 0 })
-        expect(newDrops({}, counters)).toEqual({})
+        // What the kernel says to its neighbours when the device gets an IPv6 address.
+        const { [NOISE]: _, ...drops } = newDrops({}, counters)
+        expect(drops).toEqual({})
       })
     })
   })
 }
 
-/** Share of datagrams that iperf3 misses, of nine tenths of 100 Mbit/s or more. */
-async function lossByIperf(lab: Lab, from: string, to: string, seconds: number): Promise<number> {
-  const { packets, lostPackets } = await lab.iperf(from, to, {
+interface UdpLoad {
+  readonly lab: Lab
+  readonly from: string
+  readonly to: string
+  readonly seconds: number
+  readonly family: AddressFamily
+}
+
+/** Share of datagrams that never reached the receiver's socket, of nine tenths of 100 Mbit/s or more. */
+async function lossByIperf({ lab, from, to, seconds, family }: UdpLoad): Promise<number> {
+  const { packets, lostPackets, overflowedPackets } = await lab.iperf(from, to, {
     seconds,
     udp: true,
     bitrate: '100M',
     lengthBytes: LENGTH,
+    family,
   })
   expect(packets).toBeGreaterThan((0.9 * BITS_PER_SECOND * seconds) / (8 * LENGTH))
-  return (lostPackets ?? Number.NaN) / (packets ?? Number.NaN)
+  return ((lostPackets ?? Number.NaN) - (overflowedPackets ?? 0)) / (packets ?? Number.NaN)
 }
 
 /**
  * The same load, counted without iperf3: its receive buffer is too small for a machine so busy that it gets no time for
  * some 20 ms, and what overflows there has crossed the network well.
  */
-async function exactLoss(lab: Lab, from: string, to: string, seconds: number): Promise<number> {
-  const target = lab.endpoint(to)
+async function exactLoss({ lab, from, to, seconds, family }: UdpLoad): Promise<number> {
+  const target = lab.endpoint(to, family)
   const receiver = blast(target, ['receive', PORT, seconds + 2])
   await pause(1000)
   const rate = Math.round(BITS_PER_SECOND / (8 * LENGTH))

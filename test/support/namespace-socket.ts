@@ -6,7 +6,7 @@ import { EAGAIN, ECONNREFUSED, ENOBUFS } from '../../dataplane/io/errno.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
 import { AF_INET, socketAddress } from '../../dataplane/io/linux/message-header.ts'
 import { IOVEC_BYTES, PacketMemory } from '../../dataplane/memory/packet-memory.ts'
-import { ip as address } from './packets.ts'
+import { ip as address, bytesOfIpv6, ip6 } from './packets.ts'
 
 const CLONE_NEWNET = 0x40000000
 const SOCK_DGRAM = 2
@@ -18,8 +18,12 @@ const SOL_UDP = 17
 const SO_SNDBUFFORCE = 32
 const SO_RCVBUFFORCE = 33
 const UDP_SEGMENT = 103
-/** raw(7): the IPv4 header is ours; the kernel fills in its checksum. */
+/** raw(7): the IP header is ours; the kernel fills in IPv4's checksum. */
 const IPPROTO_RAW = 255
+const AF_INET6 = 10
+/** struct sockaddr_in6, ipv6(7): family, port, flow label, address, scope. */
+const SOCKADDR_IN6_BYTES = 28
+const SIN6_ADDRESS = 8
 const AF_PACKET = 17
 const ETH_P_IP = 0x0800
 const SOCKADDR_LL_BYTES = 20
@@ -70,8 +74,7 @@ function checked(answer: number, call: string): number {
 /** An address and a port; the port 0 stands for any. */
 export type SocketName = readonly [host: string, port: number]
 
-function connect(fd: number, [host, port]: SocketName): void {
-  const name = socketAddress(address(host), port)
+function connect(fd: number, name: Uint8Array): void {
   if (connectTo(fd, name, name.length) < 0) throw new Error(`connect: errno ${koffi.errno()}`)
 }
 
@@ -94,7 +97,7 @@ export class NamespaceSocket {
   ): NamespaceSocket {
     const fd = makeSocket(namespace, AF_INET, SOCK_DGRAM, 0)
     if (from !== undefined) checked(libc.bind(fd, socketAddress(address(from[0]), from[1])), 'bind')
-    if (to !== undefined) connect(fd, to)
+    if (to !== undefined) connect(fd, socketAddress(address(to[0]), to[1]))
     if (segmentBytes !== undefined) checked(libc.setsockopt(fd, SOL_UDP, UDP_SEGMENT, segmentBytes), 'UDP_SEGMENT')
     return new NamespaceSocket(fd)
   }
@@ -102,7 +105,17 @@ export class NamespaceSocket {
   /** Whole IPv4 packets, routed to `to`. */
   static ipv4(namespace: string, to: string): NamespaceSocket {
     const fd = makeSocket(namespace, AF_INET, SOCK_RAW, IPPROTO_RAW)
-    connect(fd, [to, 0])
+    connect(fd, socketAddress(address(to), 0))
+    return new NamespaceSocket(fd)
+  }
+
+  /** Whole IPv6 packets, routed to `to`. */
+  static ipv6(namespace: string, to: string): NamespaceSocket {
+    const fd = makeSocket(namespace, AF_INET6, SOCK_RAW, IPPROTO_RAW)
+    const name = new Uint8Array(SOCKADDR_IN6_BYTES)
+    new DataView(name.buffer).setUint16(0, AF_INET6, true)
+    name.set(bytesOfIpv6(ip6(to)), SIN6_ADDRESS)
+    connect(fd, name)
     return new NamespaceSocket(fd)
   }
 

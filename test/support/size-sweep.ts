@@ -2,16 +2,21 @@
 // what would have fitted. For the short suite around the edge, for the long one from the smallest size on.
 import { describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/lab/lab.ts'
+import type { AddressFamily } from '../../src/lab/ping.ts'
 import { labUnderTest } from './lab-under-test.ts'
 import { ip } from './own-namespace.ts'
 
-const IP_AND_ICMP_BYTES = 28
+const IP_AND_ICMP_BYTES = { 4: 28, 6: 48 }
 const OVERLAY_MTU = 1450
 const POD_MTU = 1500
 /** Pings at the same time. */
 const PARALLEL = 8
 
-type Fate = 'delivered' | 'told' | 'vanished'
+const TOLD = new RegExp(
+  `(Frag needed and DF set \\(mtu = |Packet too big: mtu=|message too long, mtu[=:] ?)${OVERLAY_MTU}`,
+)
+
+export type Fate = 'delivered' | 'told' | 'vanished'
 
 /** `sizes` are those of whole inner IPv4 packets. */
 export function describeSizes(sizes: readonly number[]): void {
@@ -49,20 +54,33 @@ export function letPodsSendMore(lab: Lab): void {
   }
 }
 
-async function sweep(
+/** What becomes of one ping of each size; `sizes` are those of whole inner packets. */
+export async function sweep(
   lab: Lab,
   from: string,
   to: string,
   sizes: readonly number[],
   dontFragment: 'do' | 'dont',
+  family: AddressFamily = 4,
 ): Promise<(readonly [number, Fate])[]> {
   const fates: (readonly [number, Fate])[] = []
   let next = 0
   const worker = async () => {
     for (let index = next++; index < sizes.length; index = next++) {
       const size = sizes[index]!
-      const words = ['ping', '-n', '-c', '1', '-W', '2', '-M', dontFragment, '-s', String(size - IP_AND_ICMP_BYTES)]
-      const { stdout, stderr } = await lab.exec(from, [...words, lab.endpoint(to).address])
+      const words = [
+        'ping',
+        '-n',
+        '-c',
+        '1',
+        '-W',
+        '2',
+        '-M',
+        dontFragment,
+        '-s',
+        String(size - IP_AND_ICMP_BYTES[family]),
+      ]
+      const { stdout, stderr } = await lab.exec(from, [...words, lab.endpoint(to, family).address])
       fates[index] = [size, fateOf(stdout + stderr)]
     }
   }
@@ -73,9 +91,5 @@ async function sweep(
 function fateOf(said: string): Fate {
   if (/\b1 received\b/.test(said)) return 'delivered'
   // By the host, or by the pod's own kernel, which remembers what it was told.
-  return new RegExp(`Frag needed and DF set \\(mtu = ${OVERLAY_MTU}\\)|message too long, mtu[=:] ?${OVERLAY_MTU}`).test(
-    said,
-  )
-    ? 'told'
-    : 'vanished'
+  return TOLD.test(said) ? 'told' : 'vanished'
 }

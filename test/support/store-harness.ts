@@ -21,6 +21,8 @@ export interface StoreHarness {
 }
 
 export const CONFIG = '{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}'
+export const DUAL_CONFIG =
+  '{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10:244::/48","Backend":{"Type":"vxlan","IPv6OverIPv4":true}}'
 export const A = '192.0.2.1'
 export const B = '192.0.2.2'
 export const MAC = '0a:00:00:00:00:01'
@@ -34,6 +36,7 @@ export function request(publicIp: string, previous: string | null = null, config
     network: parseNetworkConfig(config),
     publicIp: parseIpv4(publicIp)!,
     previousSubnet: previous === null ? null : parsePrefix(previous),
+    previousIpv6Subnet: null,
     attributes: () => attributesOf(publicIp),
   }
 }

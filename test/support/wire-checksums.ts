@@ -2,25 +2,36 @@
 // frame is planted among the captured ones, so that a referee who sees nothing is found out. For the short and the long suite.
 import { describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/lab/lab.ts'
+import type { AddressFamily } from '../../src/lab/ping.ts'
 import { Capture } from './capture.ts'
 import { labUnderTest } from './lab-under-test.ts'
 import { ip } from './own-namespace.ts'
 import { dissect, whyNoTshark } from './tshark.ts'
 
-const CHECKSUMS = ['ip', 'udp', 'tcp', 'icmp'].map((protocol) => `${protocol}.checksum.status`)
+const CHECKSUMS = ['ip', 'udp', 'tcp', 'icmp', 'icmpv6'].map((protocol) => `${protocol}.checksum.status`)
 const MALFORMED = '_ws.malformed'
 /** tshark's words for the state of a checksum. */
 const BAD = '0'
 const GOOD = '1'
 
-export function describeWireChecksums({ frames: wanted }: { readonly frames: number }): void {
-  describe(`${wanted} frames of a busy host, read by tshark`, () => {
-    const lab = labUnderTest({ name: 'checksums', hosts: 2, pods: 2, underlay: 'wire' })
+export interface BusyWire {
+  readonly frames: number
+  /** Of the pods' addresses. */
+  readonly family: AddressFamily
+}
+
+export function describeWireChecksums({ frames: wanted, family }: BusyWire): void {
+  describe(`${wanted} frames of a busy host with IPv${family} inside, read by tshark`, () => {
+    const ipv6 = family === 6
+    const lab = labUnderTest({ name: `checksums${family}`, hosts: 2, pods: 2, ipv6, underlay: 'wire' })
+    /** IPv6 has no header checksum. */
+    const headers = ipv6 ? GOOD : `${GOOD},${GOOD}`
+    const echo = `${ipv6 ? 'icmpv6' : 'icmp'}.checksum.status`
 
     test('are whole and right, all but the planted one', async (context) => {
       const reason = whyNoTshark()
       if (reason !== undefined) context.skip(reason)
-      const frames = await busyFrames(lab(), wanted)
+      const frames = await busyFrames(lab(), wanted, family)
       expect(frames.length).toBeGreaterThanOrEqual(wanted)
       const planted = frames.findIndex((frame, index) => index > wanted / 2 && frame.length > 1000)
       frames[planted] = spoilt(frames[planted]!)
@@ -30,22 +41,20 @@ export function describeWireChecksums({ frames: wanted }: { readonly frames: num
         values(index, MALFORMED).length > 0 || CHECKSUMS.some((field) => values(index, field).includes(BAD))
       expect(frames.map((_, index) => index).filter(wrong)).toEqual([planted])
       const unchecked = (index: number) =>
-        values(index, 'ip.checksum.status').join() !== `${GOOD},${GOOD}` ||
+        values(index, 'ip.checksum.status').join() !== headers ||
         values(index, 'udp.checksum.status')[0] !== GOOD ||
         values(index, 'vxlan.vni').join() !== '1'
       expect(frames.map((_, index) => index).filter(unchecked)).toEqual([planted].filter(unchecked))
       const inside = (field: string) => dissected.filter((frame) => frame.get(field)?.at(-1) === GOOD).length
-      console.log(
-        `${frames.length} frames: ${inside('tcp.checksum.status')} TCP, ${inside('icmp.checksum.status')} ICMP`,
-      )
+      console.log(`${frames.length} frames: ${inside('tcp.checksum.status')} TCP, ${inside(echo)} ICMP`)
       expect(inside('tcp.checksum.status')).toBeGreaterThan(wanted / 4)
-      expect(inside('icmp.checksum.status')).toBeGreaterThan(3)
+      expect(inside(echo)).toBeGreaterThan(3)
     })
   })
 }
 
 /** Frames that leave host1 while its pods send TCP, UDP, datagrams in fragments and pings. */
-async function busyFrames(lab: Lab, count: number): Promise<Uint8Array[]> {
+async function busyFrames(lab: Lab, count: number, family: AddressFamily): Promise<Uint8Array[]> {
   for (const host of ['host1', 'host2']) {
     ip('netns', 'exec', lab.namespace(host), 'ethtool', '-K', 'eth0', 'gro', 'off')
   }
@@ -58,10 +67,10 @@ async function busyFrames(lab: Lab, count: number): Promise<Uint8Array[]> {
   })
   while (capture.isRunning) {
     await Promise.all([
-      lab.iperf('pod1.1', 'pod2.1', { seconds: 1, bitrate: '200M' }),
-      lab.iperf('pod1.2', 'pod2.2', { seconds: 1, udp: true, bitrate: '20M', lengthBytes: 1111 }),
-      lab.iperf('pod1.2', 'pod2.1', { seconds: 1, udp: true, bitrate: '10M', lengthBytes: 4001, port: 5202 }),
-      lab.ping('pod1.1', 'pod2.2', { count: 20, sizeBytes: 99 }),
+      lab.iperf('pod1.1', 'pod2.1', { family, seconds: 1, bitrate: '200M' }),
+      lab.iperf('pod1.2', 'pod2.2', { family, seconds: 1, udp: true, bitrate: '20M', lengthBytes: 1111 }),
+      lab.iperf('pod1.2', 'pod2.1', { family, seconds: 1, udp: true, bitrate: '10M', lengthBytes: 4001, port: 5202 }),
+      lab.ping('pod1.1', 'pod2.2', { family, count: 20, sizeBytes: 99 }),
     ])
   }
   return capture.stop()

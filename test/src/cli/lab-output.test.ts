@@ -145,7 +145,7 @@ describe('the status of a lab', () => {
 describe('suggestions', () => {
   const report = (name: string): LabReport => {
     const options = { ...LAB_DEFAULTS, name }
-    const pods = planLab(options).pods.map((pod) => ({ ...pod, address: '10.244.3.3' }))
+    const pods = planLab(options).pods.map((pod) => ({ ...pod, address: '10.244.3.3', ipv6Address: null }))
     return { name, options, hosts: [], pods, faults: [] }
   }
 

@@ -1,7 +1,7 @@
 // Network config: flannel's JSON rules, derived fields, checks, and messages that name field and place.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { formatIpv4 } from '../../../dataplane/wire/address.ts'
+import { formatIpv4, formatIpv6 } from '../../../dataplane/wire/address.ts'
 import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { KNOWN_BACKENDS, parseNetworkConfig } from '../../../src/config/network-config.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
@@ -161,7 +161,6 @@ describe('impossible networks are refused', () => {
     ['an unknown backend', { Network: '10.0.0.0/16', Backend: { Type: 'gre' } }, 'Backend.Type'],
     ['a backend without a type', { Network: '10.0.0.0/16', Backend: {} }, 'Backend'],
     ['a null backend', { Network: '10.0.0.0/16', Backend: null }, 'Backend'],
-    ['IPv6', { Network: '10.0.0.0/16', EnableIPv6: true, IPv6Network: 'fc00::/48' }, 'EnableIPv6'],
     ['no family', { Network: '10.0.0.0/16', EnableIPv4: false }, 'EnableIPv4'],
   ])('%s', (_, config, field) => {
     const error = refusal(config)
@@ -193,6 +192,97 @@ describe('impossible networks are refused', () => {
         expect(config.subnetMax).toBe(end - size)
         expect(config.subnetMin % size).toBe(0)
         expect((config.subnetMax - config.subnetMin) / size).toBeGreaterThanOrEqual(2)
+      }),
+    )
+  })
+})
+
+describe('the IPv6 half', () => {
+  const ipv6 = (more: object) => parse({ Network: '10.244.0.0/16', EnableIPv6: true, ...more })
+  const ipv6Range = (more: object) => {
+    const half = ipv6(more).ipv6
+    return half === null ? null : `/${half.subnetLength} ${formatIpv6(half.subnetMin)} ${formatIpv6(half.subnetMax)}`
+  }
+
+  test.each([
+    ['fc00::/48', '/64 fc00:0:0:1:: fc00:0:0:ffff::'],
+    ['fd00:10:244::/62', '/64 fd00:10:244:1:: fd00:10:244:3::'],
+    ['fd00:10:244::/63', '/65 fd00:10:244:0:8000:: fd00:10:244:1:8000::'],
+    ['fd00::/64', '/66 fd00::4000:0:0:0 fd00::c000:0:0:0'],
+    ['fd00::/124', '/126 fd00::4 fd00::c'],
+    ['fd00::/8', '/64 fd00:0:0:1:: fdff:ffff:ffff:ffff::'],
+  ])('%s has flannel’s defaults', (network, expected) => {
+    expect(ipv6Range({ IPv6Network: network })).toBe(expected)
+  })
+
+  test('is what it says', () => {
+    const given = { IPv6SubnetMin: 'fc00:0:0:1::', IPv6SubnetMax: 'FC00:0:0:F:0:0:0:0', IPv6SubnetLen: 124 }
+    expect(ipv6Range({ IPv6Network: 'fc00::1/48', ...given })).toBe('/124 fc00:0:0:1:: fc00:0:0:f::')
+  })
+
+  test('is not there without EnableIPv6, whatever else is given', () => {
+    expect(parse({ Network: '10.244.0.0/16', IPv6Network: 'fc00::/48' }).ipv6).toBeNull()
+  })
+
+  test('an address of :: or null counts as not given', () => {
+    const given = { IPv6SubnetMin: '::', IPv6SubnetMax: null }
+    expect(ipv6Range({ IPv6Network: 'fc00::/48', ...given })).toBe('/64 fc00:0:0:1:: fc00:0:0:ffff::')
+  })
+
+  test.each([
+    ['no network', {}, 'IPv6Network'],
+    ['everything', { IPv6Network: '::/0' }, 'IPv6Network'],
+    ['subnets of two addresses', { IPv6Network: 'fc00::/48', IPv6SubnetLen: 127 }, 'IPv6SubnetLen'],
+    ['fewer than four subnets', { IPv6Network: 'fc00::/48', IPv6SubnetLen: 49 }, 'IPv6SubnetLen'],
+    ['a /125', { IPv6Network: 'fc00::/125' }, 'IPv6Network'],
+    ['a first subnet outside', { IPv6Network: 'fc00::/48', IPv6SubnetMin: 'fc00:0:1::' }, 'IPv6SubnetMin'],
+    ['a last subnet outside', { IPv6Network: 'fc00::/48', IPv6SubnetMax: 'fbff::' }, 'IPv6SubnetMax'],
+    [
+      'an IPv4 address, which is a mapped one',
+      { IPv6Network: 'fc00::/48', IPv6SubnetMin: '10.0.0.1' },
+      'IPv6SubnetMin',
+    ],
+    ['a first subnet off its boundary', { IPv6Network: 'fc00::/48', IPv6SubnetMin: 'fc00:0:0:1::1' }, 'IPv6SubnetMin'],
+    ['a last subnet off its boundary', { IPv6Network: 'fc00::/48', IPv6SubnetMax: 'fc00:0:0:f::1' }, 'IPv6SubnetMax'],
+    [
+      'an empty range',
+      { IPv6Network: 'fc00::/48', IPv6SubnetMin: 'fc00:0:0:9::', IPv6SubnetMax: 'fc00:0:0:8::' },
+      'IPv6SubnetMin',
+    ],
+    ['an IPv4 network', { IPv6Network: '10.0.0.0/16' }, 'IPv6Network'],
+    ['a null network', { IPv6Network: null }, 'IPv6Network'],
+    ['link-local addresses', { IPv6Network: 'fe80::/64' }, 'IPv6Network'],
+    ['multicast', { IPv6Network: 'ff00::/16' }, 'IPv6Network'],
+    ['loopback', { IPv6Network: '::/64' }, 'IPv6Network'],
+    ['IPv4 alone switched off', { IPv6Network: 'fc00::/48', EnableIPv4: false }, 'EnableIPv4'],
+  ])('with %s is refused by field', (_, more, field) => {
+    const error = refusal({ Network: '10.244.0.0/16', EnableIPv6: true, ...more })
+    expect([error.code, error.exitCode]).toEqual(['config-invalid', 2])
+    expect(error.message).toContain(field)
+    expect(error.remedy).not.toBe('')
+  })
+
+  test('is looked at after the IPv4 half', () => {
+    expect(refusal({ Network: '10.0.0.0/29', EnableIPv6: true }).message).toContain('Network 10.0.0.0/29')
+  })
+
+  test('whatever is accepted leaves at least three subnets on their boundaries inside the network', () => {
+    const address = fc.bigInt({ min: 1n << 124n, max: (0xfen << 120n) - 1n })
+    fc.assert(
+      fc.property(address, fc.integer({ min: 0, max: 128 }), fc.integer({ min: 0, max: 129 }), (start, length, len) => {
+        const network = { address: start, length }
+        let half: NonNullable<ReturnType<typeof ipv6>['ipv6']>
+        try {
+          half = ipv6({ IPv6Network: formatPrefix(network), IPv6SubnetLen: len }).ipv6!
+        } catch (error) {
+          expect(error).toBeInstanceOf(FlanneletteError)
+          return
+        }
+        const size = 1n << BigInt(128 - half.subnetLength)
+        expect(half.subnetMin).toBe(half.network.address + size)
+        expect(half.subnetMax).toBe(half.network.address + (1n << BigInt(128 - length)) - size)
+        expect(half.subnetMin % size).toBe(0n)
+        expect((half.subnetMax - half.subnetMin) / size).toBeGreaterThanOrEqual(2n)
       }),
     )
   })

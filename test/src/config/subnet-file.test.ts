@@ -2,13 +2,30 @@
 import { execFileSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { parsePrefix } from '../../../dataplane/wire/prefix.ts'
-import { readSubnetFile, removeStaleSubnetFile, writeSubnetFile } from '../../../src/config/subnet-file.ts'
+import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
+import {
+  type KnownSubnets,
+  readSubnetFile,
+  removeStaleSubnetFile,
+  type SubnetFile,
+  writeSubnetFile,
+} from '../../../src/config/subnet-file.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
 
 const NETWORK = parsePrefix('10.244.0.0/16')!
 const SUBNET = parsePrefix('10.244.1.0/24')!
-const FILE = { network: NETWORK, subnet: SUBNET, mtuBytes: 1450, ipMasq: false }
+const FILE = { network: NETWORK, subnet: SUBNET, ipv6: null, mtuBytes: 1450, ipMasq: false }
+const IPV6 = { network: parseIpv6Prefix('fd00:10:244::/48')!, subnet: parseIpv6Prefix('fd00:10:244:1::/64')! }
+const KNOWN_IPV6 = { ipv6Network: IPV6.network, ipv6Subnet: IPV6.subnet }
+const DUAL_TEXT = [
+  'FLANNEL_NETWORK=10.244.0.0/16',
+  'FLANNEL_SUBNET=10.244.1.1/24',
+  'FLANNEL_IPV6_NETWORK=fd00:10:244::/48',
+  'FLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64',
+  'FLANNEL_MTU=1450',
+  'FLANNEL_IPMASQ=false',
+  '',
+].join('\n')
 const TEXT = 'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n'
 
 function remembered(text: string) {
@@ -29,6 +46,12 @@ describe('writing', () => {
     expect(readFileSync(`${directory}/subnet.env`, 'utf8')).toBe(TEXT)
     expect(statSync(`${directory}/subnet.env`).mode & 0o777).toBe(0o644)
     expect(readdirSync(directory)).toEqual(['subnet.env'])
+  })
+
+  test('of a dual-stack node gives flannel’s bytes too', () => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, { ...FILE, ipv6: IPV6 })
+    expect(readFileSync(path, 'utf8')).toBe(DUAL_TEXT)
   })
 
   test('replaces the file whole: a reader that has it open keeps the old one', () => {
@@ -68,7 +91,8 @@ test('a place that cannot be written to is told with the flag that names another
 
 describe('reading back', () => {
   test('gives what was written, host bits cleared', () => {
-    expect(remembered(TEXT)).toEqual({ network: NETWORK, subnet: SUBNET })
+    expect(remembered(TEXT)).toEqual({ network: NETWORK, subnet: SUBNET, ipv6Network: null, ipv6Subnet: null })
+    expect(remembered(DUAL_TEXT)).toEqual({ network: NETWORK, subnet: SUBNET, ...KNOWN_IPV6 })
   })
 
   test.each([
@@ -90,7 +114,7 @@ describe('reading back', () => {
     ['nothing', ''],
     ['noise', '\u0000\u0001 = = =\n==\nFLANNEL_SUBNET'],
   ])('%s remembers no subnet', (_, text) => {
-    expect(remembered(text)).toEqual({ network: null, subnet: null })
+    expect(remembered(text)).toEqual({ network: null, subnet: null, ipv6Network: null, ipv6Subnet: null })
   })
 
   test('a missing file is no memory', () => {
@@ -102,15 +126,28 @@ describe('a file that is no longer true', () => {
   const other = parsePrefix('10.244.2.0/24')!
   test.each([
     ['another subnet', { network: NETWORK, subnet: other }, false],
-    ['another network', { network: parsePrefix('10.0.0.0/8'), subnet: SUBNET }, false],
+    ['another network', { network: parsePrefix('10.0.0.0/8')!, subnet: SUBNET }, false],
     ['the same', { network: NETWORK, subnet: SUBNET }, true],
-    ['a subnet that is not known yet', { network: NETWORK, subnet: null }, true],
-    ['nothing known yet', { network: null, subnet: null }, true],
+    ['a subnet that is not known yet', { network: NETWORK }, true],
+    ['nothing known yet', {}, true],
   ])('compared with %s', (_, known, stays) => {
     const path = `${temporaryDirectory()}/subnet.env`
     writeSubnetFile(path, FILE)
     expect(removeStaleSubnetFile(path, known)).toBe(!stays)
     expect(existsSync(path)).toBe(stays)
+  })
+
+  test.each<[string, SubnetFile['ipv6'], KnownSubnets, boolean]>([
+    ['the same IPv6 subnet', IPV6, KNOWN_IPV6, true],
+    ['an IPv6 half that is not known yet', IPV6, {}, true],
+    ['a node without IPv6', IPV6, { ipv6Network: null, ipv6Subnet: null }, false],
+    ['a node that has IPv6 now', null, KNOWN_IPV6, false],
+    ['another IPv6 subnet', IPV6, { ipv6Subnet: parseIpv6Prefix('fd00:10:244:2::/64') }, false],
+    ['another IPv6 network', IPV6, { ipv6Network: parseIpv6Prefix('fd00:99::/48') }, false],
+  ])('compared with %s', (_, ipv6, known, stays) => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, { ...FILE, ipv6 })
+    expect(removeStaleSubnetFile(path, { network: NETWORK, subnet: SUBNET, ...known })).toBe(!stays)
   })
 
   test('a file that says nothing clear is removed', () => {

@@ -75,3 +75,36 @@ test('plain UDP has a port, the device flannel0 and no type in its leases', () =
   const none = tunnelBackend(parseNetworkConfig('{"Network": "10.244.0.0/16"}'))
   expect(none).toMatchObject({ encapsulation: 'udp', port: 8285 })
 })
+
+const dual = (backend: object) => {
+  const config = { Network: '10.244.0.0/16', EnableIPv6: true, IPv6Network: 'fd00::/48', Backend: backend }
+  return tunnelBackend(parseNetworkConfig(JSON.stringify(config)))
+}
+
+test('IPv6 rides through the IPv4 tunnel when the config says so, by a key in any case', () => {
+  expect(dual({ Type: 'vxlan', IPv6OverIPv4: true })).toEqual(backendOf({ Type: 'vxlan' }))
+  expect(dual({ Type: 'vxlan', ipv6overipv4: true }).notices).toEqual([])
+})
+
+test.each([{ Type: 'vxlan' }, { Type: 'vxlan', IPv6OverIPv4: false }, { Type: 'vxlan', IPv6OverIPv4: null }])(
+  'IPv6 with %j is refused, and told what to add',
+  (backend) => {
+    expect(() => dual(backend)).toThrow(
+      expect.objectContaining({ code: 'config-invalid', remedy: expect.stringContaining('"IPv6OverIPv4": true') }),
+    )
+  },
+)
+
+test('the key must be true or false', () => {
+  expect(() => dual({ Type: 'vxlan', IPv6OverIPv4: 'yes' })).toThrow(/IPv6OverIPv4 must be true or false/)
+})
+
+test('plain UDP carries no IPv6, whatever is said', () => {
+  expect(() => dual({ Type: 'udp', IPv6OverIPv4: true })).toThrow(
+    expect.objectContaining({ code: 'config-invalid', message: expect.stringContaining('"udp" carries IPv4 only') }),
+  )
+})
+
+test('the key without EnableIPv6 is said to have no effect', () => {
+  expect(backendOf({ Type: 'vxlan', IPv6OverIPv4: true }).notices).toEqual([expect.stringContaining('EnableIPv6')])
+})

@@ -140,3 +140,62 @@ describe('plain UDP', () => {
     ])
   })
 })
+
+describe('IPv6 halves', () => {
+  const MAC = (host: number) => `0a:00:00:00:00:0${host}`
+  const dual = (host: number, half = `fd00:10:244:${host}::/64`) =>
+    peerLease(`10.244.${host}.0/24`, `192.0.2.${host}`, MAC(host), half)
+  const own = dual(1)
+  const halves = (leases: readonly Lease[], self = own) => {
+    const { peers, leftOut } = selectPeers(leases, self)
+    return { halves: peers.map(({ ipv6Subnet }) => ipv6Subnet), leftOut }
+  }
+
+  test('get a table entry of their own to the same VTEP', () => {
+    const { peers } = selectPeers([own, dual(2), C], own)
+    const entries = forwardingEntries(peers, { encapsulation: 'vxlan', port: 8472, vni: 1 })
+    expect(entries.map(({ prefix }) => formatPrefix(prefix))).toEqual([
+      '10.244.2.0/24',
+      'fd00:10:244:2::/64',
+      '10.244.3.0/24',
+    ])
+    expect(entries[1]?.vtep).toEqual(entries[0]?.vtep)
+  })
+
+  test('of peers are not asked for by a node without one, silently', () => {
+    expect(halves([OWN, dual(2)], OWN)).toEqual({ halves: [null], leftOut: [] })
+  })
+
+  test.each(['fd00:10:244:1::/64', 'fd00:10:244:1:8000::/65', 'fd00:10:244::/56'])(
+    '%s overlaps ours and is left out; the lease’s IPv4 half stays',
+    (half) => {
+      const { halves: kept, leftOut } = halves([own, dual(2, half), dual(3)])
+      expect(kept).toEqual([null, 'fd00:10:244:3::/64'])
+      expect(leftOut).toMatchObject([{ reason: 'overlaps-own-subnet', subnet: half }])
+    },
+  )
+
+  test.each<[string, unknown]>([
+    ['another MAC, as a node with a tunnel over IPv6 has', { VNI: 1, VtepMAC: MAC(7) }],
+    ['no data', undefined],
+    ['an empty MAC', { VNI: 1, VtepMAC: '' }],
+  ])('with %s are left out; the lease’s IPv4 half stays', (_, backendV6Data) => {
+    const { halves: kept, leftOut } = halves([own, altered(dual(2), { backendV6Data }), dual(3)])
+    expect(kept).toEqual([null, 'fd00:10:244:3::/64'])
+    expect(leftOut).toMatchObject([{ reason: 'undecodable-data', subnet: 'fd00:10:244:2::/64' }])
+  })
+
+  test('of one subnet go to the later lease, in any order', () => {
+    const late = { ...dual(2, 'fd00:10:244:9::/64'), revision: 9 }
+    const early = dual(3, 'fd00:10:244:9::/64')
+    for (const leases of [
+      [late, early],
+      [early, late],
+    ]) {
+      expect(halves([own, ...leases])).toMatchObject({
+        halves: ['fd00:10:244:9::/64', null],
+        leftOut: [{ reason: 'superseded', lease: early, detail: expect.stringContaining('192.0.2.2') }],
+      })
+    }
+  })
+})

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { formatIpv4, formatMac, parseIpv4 } from '../../../dataplane/wire/address.ts'
-import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
+import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { writeSubnetFile } from '../../../src/config/subnet-file.ts'
 import { randomMac } from '../../../src/daemon/join-network.ts'
 import { StateDirectory } from '../../../src/daemon/state-directory.ts'
@@ -10,6 +10,7 @@ import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
 import { CONFIG, ETH0, makeHost, started } from '../../support/agent-host.ts'
 import { peerLease } from '../../support/peer-lease.ts'
+import { DUAL_CONFIG } from '../../support/store-harness.ts'
 
 const ENV_77 = 'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n'
 
@@ -46,7 +47,13 @@ describe('a start', () => {
       'config-invalid',
       /"host-gw".*"vxlan" and "udp"/,
     ],
-    ['IPv6', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /EnableIPv6/],
+    ['IPv6 without a network', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /IPv6Network/],
+    [
+      'IPv6 that does not say how it crosses',
+      '{"Network":"10.0.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}',
+      'config-invalid',
+      /EnableIPv6.*"IPv6OverIPv4": true/,
+    ],
   ])('with %s fails in one line, without a lease, a device or a file', async (_, config, code, words) => {
     const host = makeHost(config)
     const { agent, dataplane } = host.boot()
@@ -135,7 +142,7 @@ describe('identity', () => {
     const theirs = peerLease('10.244.1.0/24', '192.0.2.9', '0a:00:00:00:00:09')
     host.shared.edit(() => [theirs])
     const file = { network: parsePrefix('10.244.0.0/16')!, subnet: theirs.subnet, mtuBytes: 1450, ipMasq: false }
-    writeSubnetFile(host.subnetFile, file)
+    writeSubnetFile(host.subnetFile, { ...file, ipv6: null })
     const { agent } = await started(host)
     expect(formatPrefix(agent.local!.subnet)).not.toBe('10.244.1.0/24')
     expect(host.shared.book().leases()).toContainEqual(theirs)
@@ -173,6 +180,7 @@ describe('a restart', () => {
     const file = {
       network: parsePrefix('10.0.0.0/8')!,
       subnet: parsePrefix('10.9.1.0/24')!,
+      ipv6: null,
       mtuBytes: 1450,
       ipMasq: false,
     }
@@ -196,5 +204,67 @@ describe('a restart', () => {
     expect(host.env()).toBeNull()
     await agent.stop('keep')
     await starting
+  })
+})
+
+describe('a start with IPv6', () => {
+  const half = (host: ReturnType<typeof makeHost>) => host.shared.book().leases()[0]?.ipv6Subnet
+
+  test('takes a subnet of each family, with one MAC for both, and tells the dataplane and subnet.env', async () => {
+    const host = makeHost(DUAL_CONFIG)
+    const { agent, dataplane } = await started(host)
+    const [lease] = host.shared.book().leases()
+    expect(lease?.attributes.publicIpv6).toBeNull()
+    expect(lease?.attributes.backendV6Data).toEqual(lease?.attributes.backendData)
+    expect(dataplane.local?.ipv6Network).toEqual(parseIpv6Prefix('fd00:10:244::/48'))
+    expect(formatPrefix(dataplane.local!.ipv6Subnet!)).toBe(lease?.ipv6Subnet)
+    expect(host.env()).toContain('FLANNEL_IPV6_NETWORK=fd00:10:244::/48\n')
+    expect(host.env()).toContain(`FLANNEL_IPV6_SUBNET=${lease?.ipv6Subnet?.replace('::/64', '::1/64')}\n`)
+    expect(agent.state).toBe('ready')
+  })
+
+  test('has the same half again after a restart, from the state directory though the lease is gone', async () => {
+    const host = makeHost(DUAL_CONFIG)
+    await (await started(host)).agent.stop('keep')
+    const before = half(host)
+    host.shared.edit(() => [])
+    await started(host)
+    expect(half(host)).toBe(before)
+  })
+
+  test('forwards by the kept half while the store is away', async () => {
+    const host = makeHost(DUAL_CONFIG)
+    await (await started(host)).agent.stop('keep')
+    const before = host.env()
+    host.shared.setOutage('switched off')
+    const { agent, dataplane } = await started(host)
+    expect(agent.state).toBe('degraded')
+    expect(dataplane.local?.ipv6Subnet).not.toBeNull()
+    expect(host.env()).toBe(before)
+  })
+
+  test('keeps the IPv4 subnet of before, and removes the subnet.env that knows no IPv6', async () => {
+    const host = makeHost(CONFIG)
+    const first = await started(host)
+    await first.agent.stop('keep')
+    host.shared.config = DUAL_CONFIG
+    const second = await started(host)
+    expect(second.agent.local?.subnet).toEqual(first.agent.local?.subnet)
+    expect(host.log.of('subnet-file-stale')).toHaveLength(1)
+    expect(host.env()).toContain('FLANNEL_IPV6_SUBNET=')
+    expect(host.shared.book().leases()).toHaveLength(1)
+  })
+
+  test('is refused on an underlay whose MTU leaves IPv6 no room, before there is a lease', async () => {
+    const host = makeHost(DUAL_CONFIG)
+    const narrow = { selectUnderlay: async () => ({ ...ETH0, mtuBytes: 1329 }) }
+    await expect(host.boot(narrow).agent.start()).rejects.toMatchObject({
+      code: 'interface-unsuitable',
+      message: expect.stringContaining('at least 1280'),
+    })
+    expect(host.shared.book().leases()).toEqual([])
+    expect((await started(host, { selectUnderlay: async () => ({ ...ETH0, mtuBytes: 1330 }) })).agent.state).toBe(
+      'ready',
+    )
   })
 })

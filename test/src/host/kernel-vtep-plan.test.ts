@@ -2,7 +2,13 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { formatIpv4, formatMac } from '../../../dataplane/wire/address.ts'
-import { desiredRows, type PresentRows, planProgram, planRemoval } from '../../../src/host/kernel-vtep-plan.ts'
+import {
+  desiredRows,
+  type PresentRows,
+  planProgram,
+  planRemoval,
+  subnetRowsOf,
+} from '../../../src/host/kernel-vtep-plan.ts'
 import type { Lease } from '../../../src/lease/lease.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 
@@ -16,9 +22,11 @@ const commands = (list: readonly { readonly command: string }[]) => list.map(({ 
 function programmed(leases: readonly Lease[]): PresentRows {
   const rows = desiredRows(leases)
   return {
-    neighbors: rows.map(({ gateway, mac }) => ({ dst: gateway, lladdr: mac, state: ['PERMANENT'] })),
+    neighbors: rows.flatMap((row) => {
+      return subnetRowsOf(row).map(({ gateway }) => ({ dst: gateway, lladdr: row.mac, state: ['PERMANENT'] }))
+    }),
     fdb: rows.map(({ mac, underlayAddress }) => ({ mac, dst: underlayAddress, state: 'permanent', flags: ['self'] })),
-    routes: rows.map(({ subnet, gateway }) => ({
+    routes: rows.flatMap(subnetRowsOf).map(({ subnet, gateway }) => ({
       dst: subnet,
       gateway,
       dev: 'flannel.1',
@@ -114,4 +122,33 @@ test('whatever was there before, the plan asks for each missing row once and rem
       for (const { mac } of rows) expect(removal.fdb.join()).not.toContain(`delete ${mac}`)
     }),
   )
+})
+
+describe('a dual-stack peer', () => {
+  const DUAL = peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:04', 'fd00:10:244:4::/64')
+
+  test('has a neighbour and an onlink route for each half, and one FDB entry', () => {
+    const plan = planProgram('flannel.1', desiredRows([DUAL]), NOTHING)
+    expect(commands(plan.neighbors)).toEqual([
+      'neigh replace 10.244.4.0 lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent',
+      'neigh replace fd00:10:244:4:: lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent',
+    ])
+    expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:04 dev flannel.1 dst 192.0.2.4 self permanent'])
+    expect(commands(plan.routes)).toEqual([
+      'route replace 10.244.4.0/24 via 10.244.4.0 dev flannel.1 onlink proto 142',
+      'route replace fd00:10:244:4::/64 via fd00:10:244:4:: dev flannel.1 onlink proto 142',
+    ])
+    expect(plan.routes.map(({ subnet }) => subnet)).toEqual(['10.244.4.0/24', 'fd00:10:244:4::/64'])
+  })
+
+  test('that is there already needs no command, and loses its IPv6 half alone', () => {
+    const present = programmed([DUAL])
+    const { neighbors, fdb, routes } = planProgram('flannel.1', desiredRows([DUAL]), present)
+    expect([neighbors, fdb, routes]).toEqual([[], [], []])
+    expect(planRemoval('flannel.1', desiredRows([{ ...DUAL, ipv6Subnet: null }]), present)).toEqual({
+      routes: ['route delete fd00:10:244:4::/64 via fd00:10:244:4:: dev flannel.1 proto 142'],
+      fdb: [],
+      neighbors: ['neigh delete fd00:10:244:4:: dev flannel.1'],
+    })
+  })
 })

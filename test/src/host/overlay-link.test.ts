@@ -1,6 +1,7 @@
 // The overlay device's address, MTU and route, planned from what the kernel shows.
 import { describe, expect, test } from 'vitest'
-import { parseIpv4 } from '../../../dataplane/wire/address.ts'
+import { parseIpv4, parseIpv6 } from '../../../dataplane/wire/address.ts'
+import { parseIpv6Prefix } from '../../../dataplane/wire/prefix.ts'
 import type { LinkInfo, RouteInfo } from '../../../src/host/ip.ts'
 import { judgeOverlayDevice, planOverlayLink } from '../../../src/host/overlay-link.ts'
 
@@ -9,6 +10,7 @@ const OVERLAY = {
   overlayAddress: parseIpv4('10.244.1.0') ?? 0,
   mtuBytes: 1450,
   network: { address: parseIpv4('10.244.0.0') ?? 0, length: 16 },
+  ipv6: null,
 }
 const ROUTE_COMMAND = 'route replace 10.244.0.0/16 dev flannel.1 proto 142 scope link src 10.244.1.0'
 
@@ -90,6 +92,49 @@ describe('the overlay device', () => {
       ROUTE_COMMAND,
       'route delete 10.99.0.0/16 dev flannel.1 proto 142',
       'route delete 10.244.3.0/24 via 192.0.2.3 dev eth0 proto 142',
+    ])
+  })
+})
+
+describe('the overlay device of a dual-stack node', () => {
+  const DUAL = {
+    ...OVERLAY,
+    ipv6: { address: parseIpv6('fd00:10:244:1::')!, network: parseIpv6Prefix('fd00:10:244::/48')! },
+  }
+  const IPV6_ROUTE = 'route replace fd00:10:244::/48 dev flannel.1 proto 142 src fd00:10:244:1::'
+  const inet6 = (local: string) => ({ family: 'inet6' as const, local, prefixlen: 128, scope: 'global' })
+  const dressed = { ...DONE, addr_info: [inet('10.244.1.0', 32), inet6('fd00:10:244:1::')] }
+
+  test('gets a /128 address and one route for the IPv6 network beside those of IPv4', () => {
+    expect(planOverlayLink(DUAL, DONE, [])).toEqual([
+      ROUTE_COMMAND,
+      'address add fd00:10:244:1::/128 dev flannel.1 nodad',
+      IPV6_ROUTE,
+    ])
+    expect(planOverlayLink(DUAL, dressed, [])).toEqual([ROUTE_COMMAND, IPV6_ROUTE])
+  })
+
+  test('loses an address of a former subnet, and the route and address of a former network', () => {
+    const link = { ...dressed, addr_info: [...dressed.addr_info, inet6('fd00:10:244:9::'), inet6('fd99:1::')] }
+    const routes: RouteInfo[] = [{ dst: 'fd99::/16', dev: 'flannel.1', protocol: '142', prefsrc: 'fd99:1::' }]
+    expect(planOverlayLink(DUAL, link, routes)).toEqual([
+      ROUTE_COMMAND,
+      IPV6_ROUTE,
+      'route delete fd99::/16 dev flannel.1 proto 142',
+      'address delete fd00:10:244:9::/128 dev flannel.1',
+      'address delete fd99:1::/128 dev flannel.1',
+    ])
+  })
+
+  test('that carries IPv4 only from now on loses IPv6 again', () => {
+    const routes: RouteInfo[] = [
+      { dst: 'fd00:10:244::/48', dev: 'flannel.1', protocol: '142', prefsrc: 'fd00:10:244:1::' },
+      { dst: 'fd00:99::/48', dev: 'eth0', protocol: 'static' },
+    ]
+    expect(planOverlayLink(OVERLAY, dressed, routes)).toEqual([
+      ROUTE_COMMAND,
+      'route delete fd00:10:244::/48 dev flannel.1 proto 142',
+      'address delete fd00:10:244:1::/128 dev flannel.1',
     ])
   })
 })

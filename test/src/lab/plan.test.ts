@@ -1,5 +1,6 @@
 // What a lab will consist of, from its options alone.
 import { describe, expect, test } from 'vitest'
+import { formatPrefix } from '../../../dataplane/wire/prefix.ts'
 import type { FlanneletteError } from '../../../src/errors.ts'
 import { belongsToLab, LAB_DEFAULTS, networkConfigJson, planLab, podAddress } from '../../../src/lab/plan.ts'
 import { linkCommands } from '../../../src/lab/underlay.ts'
@@ -95,5 +96,28 @@ describe('a namespace', () => {
     ['other-lab-host1', false],
   ])('%s belongs to "lab": %s', (namespace, belongs) => {
     expect(belongsToLab(namespace, 'lab')).toBe(belongs)
+  })
+})
+
+describe('a lab with IPv6', () => {
+  test('has an IPv6 subnet for each host that tells where it belongs', () => {
+    const { hosts, ipv6Network } = plan({ ipv6: true, hosts: 11 })
+    expect(ipv6Network === null ? '' : formatPrefix(ipv6Network)).toBe('fd00:10:244::/48')
+    const subnets = hosts.map(({ ipv6Subnet }) => (ipv6Subnet === null ? '' : formatPrefix(ipv6Subnet)))
+    expect([subnets[0], subnets[10]]).toEqual(['fd00:10:244:1::/64', 'fd00:10:244:b::/64'])
+    expect(podAddress(hosts[0]!.ipv6Subnet!, 1)).toBe('fd00:10:244:1::2')
+  })
+
+  test('hands its daemons a config that says how IPv6 crosses', () => {
+    expect(JSON.parse(networkConfigJson(plan({ ipv6: true }), 'vxlan'))).toEqual({
+      Network: '10.244.0.0/16',
+      EnableIPv6: true,
+      IPv6Network: 'fd00:10:244::/48',
+      Backend: { Type: 'vxlan', VNI: 1, IPv6OverIPv4: true },
+    })
+  })
+
+  test('needs the vxlan backend', () => {
+    expect(complaint({ ipv6: true, backend: 'udp' }).message).toContain('--ipv6')
   })
 })

@@ -123,3 +123,30 @@ describe('findConflicts', () => {
     )
   })
 })
+
+describe('IPv6 halves', () => {
+  const dual = (host: number, half: string | null) =>
+    peerLease(`10.244.${host}.0/24`, `192.0.2.${host}`, `0a:00:00:00:00:0${host}`, half)
+
+  test('one that changes is an update of its lease', () => {
+    const [before, after] = [dual(3, 'fd00:10:244:3::/64'), dual(3, 'fd00:10:244:9::/64')]
+    expect(diffLeases([before], [after], OWN)).toEqual({ added: [], updated: [after], removed: [] })
+    expect(diffLeases([before], [before], OWN).updated).toEqual([])
+  })
+
+  test('of two nodes that overlap are a conflict, named with both keys, once', () => {
+    const leases = [dual(3, 'fd00:10:244:3::/64'), dual(4, 'fd00:10:244:3::/64'), dual(5, 'fd00:10:244:3:8000::/65')]
+    const sentences = findConflicts([...leases, dual(6, null)]).map(describeConflict)
+    expect(sentences).toHaveLength(3)
+    expect(sentences[0]).toMatch(
+      /^fd00:10:244:3::\/64 of 192\.0\.2\.\d and fd00:10:244:3::\/64 of 192\.0\.2\.\d are the same subnet$/,
+    )
+    expect(sentences[2]).toMatch(/fd00:10:244:3:8000::\/65 of 192\.0\.2\.5 overlap$/)
+  })
+
+  test('of leases whose IPv4 halves overlap already add no second conflict', () => {
+    const twin = { ...dual(4, 'fd00:10:244:3::/64'), subnet: parsePrefix('10.244.3.0/24')! }
+    const found = findConflicts([dual(3, 'fd00:10:244:3::/64'), twin])
+    expect(found.map(describeConflict)).toEqual([expect.stringContaining('10.244.3.0/24')])
+  })
+})

@@ -44,6 +44,7 @@ async function makeManager(options: Options = {}) {
     network: CONFIG,
     publicIp: OWN.publicIp,
     previousSubnet: parsePrefix(SUBNET),
+    previousIpv6Subnet: null,
     attributes: () => OWN,
   })
   const store = recorded(inner, clock, calls)

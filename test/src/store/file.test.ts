@@ -69,6 +69,7 @@ function request(publicIp: string, previous: string | null = null) {
     network: parseNetworkConfig(CONFIG),
     publicIp: parseIpv4(publicIp)!,
     previousSubnet: previous === null ? null : parsePrefix(previous),
+    previousIpv6Subnet: null,
     attributes: () => peerLease('10.244.0.0/24', publicIp, MAC).attributes,
   }
 }

@@ -16,6 +16,8 @@ export interface Underlay {
   readonly address: number
   readonly mtuBytes: number
   readonly how: string
+  /** What was asked for before and would not do, a sentence each. */
+  readonly passedOver: readonly string[]
 }
 
 export interface AgentOptions {
@@ -26,11 +28,10 @@ export interface AgentOptions {
   readonly log: Log
   /** Numbers in [0, 1). */
   readonly random: () => number
-  readonly selectUnderlay: (options: { iface?: string; publicIp?: number }) => Promise<Underlay>
+  /** Chooses the underlay by what was asked for. @throws FlanneletteError `interface-unsuitable` */
+  readonly selectUnderlay: () => Promise<Underlay>
   /** Makes the public address ours on this host. @throws FlanneletteError `device-busy` when another daemon has it */
   readonly claimIdentity: (publicIp: number) => Promise<void>
-  /** `--iface`: a name or an address. */
-  readonly iface?: string
   /** `--public-ip`, unsigned 32-bit. */
   readonly publicIp?: number
   readonly subnetFile: string

@@ -30,6 +30,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     sink: process.stderr,
     terminal: process.stderr.isTTY === true,
   })
+  for (const notice of options.notices) log.warn('flag-notice', notice)
   const signals = new SignalWait()
   const dataplane = createDataplane(options, log)
   const state = new StateDirectory(options.stateDirectory, log)
@@ -41,9 +42,8 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     clock,
     log,
     random: Math.random,
-    selectUnderlay: (wanted) => selectUnderlay(wanted),
+    selectUnderlay: () => selectUnderlay(options),
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
-    ...(options.iface === undefined ? {} : { iface: options.iface }),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     subnetFile: options.subnetFile,
     renewMarginMs: options.renewMarginMinutes * 60_000,

@@ -5,6 +5,7 @@ import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
 import { configCommand } from './cli/config.ts'
+import { dockerOptsCommand } from './cli/docker-opts.ts'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
 import { runCommand } from './cli/run.ts'
@@ -39,6 +40,7 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .addCommand(runCommand(runDaemon, exit).version(packageVersion(), '--version'))
     .addCommand(labCommand())
     .addCommand(configCommand(output.out))
+    .addCommand(dockerOptsCommand())
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()

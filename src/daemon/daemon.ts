@@ -6,7 +6,7 @@ import { EXIT, FlanneletteError } from '../errors.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
-import { createLog, type Log } from '../log.ts'
+import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { ApiServer } from './api-server.ts'
@@ -28,7 +28,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     level: options.verbose ? 'debug' : 'info',
     clock,
     sink: process.stderr,
-    terminal: process.stderr.isTTY === true,
+    reader: readerOf(process.stderr, process.env.JOURNAL_STREAM),
   })
   for (const notice of options.notices) log.warn('flag-notice', notice)
   const signals = new SignalWait()

@@ -2,6 +2,7 @@
 // cannot fall behind.
 import type { Command, Option } from 'commander'
 import { configCommand } from '../../src/cli/config.ts'
+import { dockerOptsCommand } from '../../src/cli/docker-opts.ts'
 import { labCommand } from '../../src/cli/lab.ts'
 import { runCommand } from '../../src/cli/run.ts'
 import { FLAGS } from '../../src/config/flag-table.ts'
@@ -142,6 +143,7 @@ export function configurationPage(): string {
     RUN,
     ...runFlags(run),
     ...flagTables(config, 'flannelette'),
+    ...flagTables(dockerOptsCommand(), 'flannelette'),
     ...flagTables(labCommand(), 'flannelette'),
   ]
   return `${BEFORE}${codes.join('\n')}\n\n## Commands\n\n${flags.join('\n').trimEnd()}\n`

@@ -4,6 +4,7 @@ import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import type { Dataplane } from './dataplane.ts'
 import type { StateDirectory } from './state-directory.ts'
+import type { UnderlayEyes } from './underlay-follower.ts'
 
 /** `degraded`: forwarding, but something needs attention (store away, lease unconfirmed, leases in conflict). */
 export type AgentState = 'starting' | 'ready' | 'degraded' | 'lost' | 'stopping'
@@ -30,6 +31,8 @@ export interface AgentOptions {
   readonly random: () => number
   /** Chooses the underlay by what was asked for. @throws FlanneletteError `interface-unsuitable` */
   readonly selectUnderlay: () => Promise<Underlay>
+  /** How changes of the underlay are noticed; absent: they are not followed. */
+  readonly underlayEyes?: UnderlayEyes
   /** Makes the public address ours on this host. @throws FlanneletteError `device-busy` when another daemon has it */
   readonly claimIdentity: (publicIp: number) => Promise<void>
   /** `--public-ip`, unsigned 32-bit. */

@@ -3,6 +3,8 @@ import { resolve } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
+import { readLink } from '../host/ip.ts'
+import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
@@ -43,6 +45,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     log,
     random: Math.random,
     selectUnderlay: () => selectUnderlay(options),
+    underlayEyes: { doorbell: ringOnChanges, readLink },
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     subnetFile: options.subnetFile,

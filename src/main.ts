@@ -39,7 +39,7 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .addHelpText('after', EXITS)
     .addCommand(runCommand(runDaemon, exit).version(packageVersion(), '--version'))
     .addCommand(labCommand())
-    .addCommand(configCommand(output.out))
+    .addCommand(configCommand(output.out, exit))
     .addCommand(dockerOptsCommand())
   for (const command of withSubcommands(root)) {
     command

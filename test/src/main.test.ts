@@ -1,4 +1,5 @@
 // The command line: help, mistakes, exit codes. Every failure is one line.
+import { writeFileSync } from 'node:fs'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { runCommand } from '../../src/cli/run.ts'
 import type { RunOptions } from '../../src/config/options.ts'
@@ -166,6 +167,23 @@ test('config show takes flags as flannel writes them and says where each value i
   expect(out).not.toContain('hunter2')
   const { flags } = JSON.parse((await run('config', 'show', '-o', 'json', '-v=3')).out) as { flags: { name: string }[] }
   expect(flags.find(({ name }) => name === 'v')).toEqual({ name: 'v', value: '3', origin: 'flag', source: '--v' })
+})
+
+test('config check prints mistakes as compilers do, and ends with 2', async () => {
+  const file = `${temporaryDirectory()}/net-conf.json`
+  writeFileSync(file, '{"Network": "10.244.0.0/29",\n "Backnd": {"Type": "vxlan"}}')
+  const bad = await run('config', 'check', file)
+  expect(bad.code).toBe(2)
+  expect(bad.out.split('\n')).toEqual([
+    `${file}:1:13: error: Network 10.244.0.0/29 is too small for four subnets; take a /28 or larger`,
+    `${file}:2:2: warning: Backnd is a key that nobody reads: Backend is meant?`,
+    '',
+  ])
+  writeFileSync(file, '{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}')
+  const good = await run('config', 'check', file, '-o', 'json')
+  expect([good.code, JSON.parse(good.out)]).toMatchObject([0, { version: 1, file, valid: true, findings: [] }])
+  expect((await run('config', 'check', file)).out).toMatch(/^capacity +255 nodes, 253 pods each$/m)
+  expect((await run('config', 'check', `${file}.none`)).err).toMatch(/^flannelette: .*cannot be read: ENOENT/)
 })
 
 describe('wrong usage is one line and exit code 2', () => {

@@ -137,7 +137,10 @@ export function configurationPage(): string {
     async () => 0,
     () => {},
   )
-  const config = configCommand(() => {})
+  const config = configCommand(
+    () => {},
+    () => {},
+  )
   const flags = [
     ...flagTables(run, 'flannelette'),
     RUN,

@@ -148,7 +148,15 @@ function strangers(environment: Environment): string[] {
     })
 }
 
-/** @throws FlanneletteError `usage` for a boolean whose value stands apart, which Go takes for the end of all flags */
+/** What a program inherits that shall do as its command line says. */
+export function withoutFlagVariables(environment: Environment): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => !/^FLANNEL(D|LETTE)_/.test(name)))
+}
+
+/**
+ * Words as Go's flag package takes them, in commander's form: one or two dashes, values behind `=` or as the next word.
+ * @throws FlanneletteError `usage` for a boolean whose value stands apart, which Go takes for the end of all flags
+ */
 export function goWords(words: readonly string[]): string[] {
   const out: string[] = []
   for (let i = 0; i < words.length; i++) {

@@ -1,7 +1,13 @@
 // Where a flag's value comes from, and how flannel's ways of writing flags are understood.
 import { describe, expect, test } from 'vitest'
 import { FLAGS, variableOf } from '../../../src/config/flag-table.ts'
-import { type Environment, FlagValues, goWords, shownValue } from '../../../src/config/flag-values.ts'
+import {
+  type Environment,
+  FlagValues,
+  goWords,
+  shownValue,
+  withoutFlagVariables,
+} from '../../../src/config/flag-values.ts'
 
 const valuesOf = (given: Readonly<Record<string, readonly string[]>>, environment: Environment = {}) =>
   new FlagValues(new Map(Object.entries(given)), environment)
@@ -148,4 +154,9 @@ describe('flags as Go writes them', () => {
   test('a truth that stands apart is refused, since Go would end all flags there', () => {
     expect(() => goWords(['--ip-masq', 'false'])).toThrow(expect.objectContaining({ remedy: 'write --ip-masq=false' }))
   })
+})
+
+test('a daemon of a lab does not inherit variables that were meant for another', () => {
+  const environment = { PATH: '/bin', FLANNELD_IFACE: 'eth0', FLANNELLETTE_V: '4', FLANNEL_MTU: '1450' }
+  expect(withoutFlagVariables(environment)).toEqual({ PATH: '/bin', FLANNEL_MTU: '1450' })
 })

@@ -78,6 +78,7 @@ Flags, the network config, and the files that a node reads and writes.
 
 One JSON object per cluster, by flannel's rules: keys are matched without case, unknown keys are ignored, a CIDR is masked.
 With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at start; a mistake is reported with its place.
+\`flannelette config check FILE\` finds all of them, and says what the config comes to.
 
 | key | default | about |
 |---|---|---|

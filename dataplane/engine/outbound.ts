@@ -49,7 +49,7 @@ const READ_BYTES = virtioNet.HEADER_LEN + 65535
  * the other. Always the same two places, so that they stay in a core's cache.
  */
 const HALF_BYTES = 2 * 65536
-/** Packets per run, so that the other direction gets its turn, and segments that super-packets are cut into: some are tiny. */
+/** Packets per run, and segments that super-packets are cut into (some are tiny): the other direction gets its turn. */
 const BURST = 256
 const BURST_SEGMENTS = 64 * BURST
 
@@ -351,8 +351,9 @@ export class Outbound {
   /** Step 7 for a message that was under way. */
   #settled(settled: Settled): void {
     countSettled(this.#counters, settled, this.#encapBytes)
+    if (this.#sink === null) return
     const { serial, ...rest } = settled
-    this.#sink?.step({ kind: 'send', message: serial, packets: 1, segmentSize: 0, ...rest })
+    this.#sink.step({ kind: 'send', message: serial, packets: 1, segmentSize: 0, ...rest })
   }
 
   #drop(reason: DropReason, id: number, at: number, length: number): void {

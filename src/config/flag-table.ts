@@ -31,6 +31,8 @@ export interface Flag {
    * is that store.
    */
   readonly effect: 'full' | 'none' | 'kubernetes'
+  /** The only dataplane that looks at it. */
+  readonly dataplane: 'userspace' | 'kernel' | 'both'
 }
 
 type Details = Partial<Flag>
@@ -44,6 +46,7 @@ function flag(name: string, kind: FlagKind, value: string, standard: string, abo
     counts: 'a number',
     secret: false,
     effect: 'full',
+    dataplane: 'both',
   } as const
   return { name, kind, value, default: standard, about, ...rest, ...more }
 }
@@ -58,9 +61,16 @@ const toggle = (name: string, standard: boolean, about: string, more: Details = 
   flannel(name, 'boolean', 'true|false', String(standard), about, more)
 
 /** The first choice is the default. */
-const choice = (name: string, value: string, choices: readonly [string, ...string[]], about: string) =>
-  flag(name, 'choice', value, choices[0], about, { choices })
+const choice = (
+  name: string,
+  value: string,
+  choices: readonly [string, ...string[]],
+  about: string,
+  more: Details = {},
+) => flag(name, 'choice', value, choices[0], about, { choices, ...more })
 
+const USERSPACE = { dataplane: 'userspace' } as const
+const KERNEL = { dataplane: 'kernel' } as const
 const KUBERNETES = { effect: 'kubernetes' } as const
 const IGNORED = { effect: 'none' } as const
 
@@ -111,14 +121,22 @@ export const FLAGS: readonly Flag[] = [
   flannel('healthz-port', 'integer', 'port', '0', 'port of /healthz and /readyz (0: none)', { most: 65_535 }),
   flag('metrics-address', 'text', 'address:port', '', 'where /metrics listens (default: nowhere)'),
   choice('dataplane', 'kind', ['userspace', 'kernel'], 'who moves packets'),
-  choice('driver', 'kind', DRIVERS, 'how the userspace dataplane moves them'),
-  choice('udp-gso', 'mode', ['auto', 'on', 'off'], 'trains of datagrams sent as one'),
-  choice('tun-offload', 'mode', ['on', 'off'], 'super-packets and open checksums on the device'),
-  choice('source-check', 'mode', ['strict', 'peer', 'off'], 'whom to accept packets from'),
-  flag('source-allow', 'list', 'cidr', '', 'inner sources that any peer may forward for others (repeatable)'),
+  choice('driver', 'kind', DRIVERS, 'how the userspace dataplane moves them', USERSPACE),
+  choice('udp-gso', 'mode', ['auto', 'on', 'off'], 'trains of datagrams sent as one', USERSPACE),
+  choice('tun-offload', 'mode', ['on', 'off'], 'super-packets and open checksums on the device', USERSPACE),
+  choice('source-check', 'mode', ['strict', 'peer', 'off'], 'whom to accept packets from', USERSPACE),
+  flag(
+    'source-allow',
+    'list',
+    'cidr',
+    '',
+    'inner sources that any peer may forward for others (repeatable)',
+    USERSPACE,
+  ),
   flag('workers', 'integer', 'n', '1', 'threads that move packets, each with a queue of the device (1-16)', {
     least: 1,
     most: 16,
+    ...USERSPACE,
   }),
   flag(
     'source-ports',
@@ -126,9 +144,9 @@ export const FLAGS: readonly Flag[] = [
     'n',
     '16',
     'UDP ports that flows are spread over; 1: the service port alone (1-256); more: all local ports with --driver raw',
-    { least: 1, most: 256 },
+    { least: 1, most: 256, ...USERSPACE },
   ),
-  choice('udp-checksum', 'mode', ['on', 'off'], 'outer checksum of the kernel dataplane'),
+  choice('udp-checksum', 'mode', ['on', 'off'], 'outer checksum of the kernel dataplane', KERNEL),
   choice('on-exit', 'mode', ['keep', 'remove'], 'what becomes of device, routes and subnet.env'),
   choice(
     'log-format',

@@ -110,8 +110,16 @@ export function runOptions(values: FlagValues): RunOptions {
     onExit: values.choice('on-exit'),
     logFormat: values.choice('log-format'),
     verbose: values.integer('v') > 0,
-    notices: values.notices,
+    notices: [...values.notices, ...flagsWithoutEffect(values)],
   }
+}
+
+/** One notice for each flag that was set and that the chosen dataplane does not look at. */
+function flagsWithoutEffect(values: FlagValues): string[] {
+  const chosen = values.choice<DataplaneKind>('dataplane')
+  return values.settings
+    .filter(({ flag, origin }) => origin !== 'default' && flag.dataplane !== 'both' && flag.dataplane !== chosen)
+    .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
 }
 
 function etcdOptions(values: FlagValues): EtcdOptions {

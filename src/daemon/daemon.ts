@@ -32,7 +32,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     sink: process.stderr,
     reader: readerOf(process.stderr, process.env.JOURNAL_STREAM),
   })
-  for (const notice of options.notices) log.warn('flag-notice', notice)
+  for (const notice of options.notices) log.warn('option-without-effect', notice)
   const signals = new SignalWait()
   const dataplane = createDataplane(options, log)
   const state = new StateDirectory(options.stateDirectory, log)

@@ -145,7 +145,19 @@ test('every flag of our own arrives', async () => {
     onExit: 'remove',
     logFormat: 'json',
     verbose: true,
+    notices: expect.any(Array),
   })
+})
+
+test('a flag of the other dataplane is told to have no effect, one that was not given is not', async () => {
+  const kernel = ['--driver=raw', '--workers=1', '--source-check=strict', '--udp-checksum=off']
+  const notices = (await optionsOf('--store=file:/s', '--dataplane=kernel', ...kernel)).options.notices
+  expect(notices).toEqual(
+    ['--driver', '--source-check', '--workers'].map((flag) => `${flag} has no effect with --dataplane kernel`),
+  )
+  const environment = { FLANNELLETTE_UDP_CHECKSUM: 'on' }
+  const userspace = (await withEnvironment(environment, '--store=file:/s', '--driver=raw')).options.notices
+  expect(userspace).toEqual(['FLANNELLETTE_UDP_CHECKSUM has no effect with --dataplane userspace'])
 })
 
 test('the environment is read, a flag wins over it', async () => {

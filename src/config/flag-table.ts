@@ -2,6 +2,7 @@
 // made of this table. flannel's flags keep flannel's names and defaults.
 import type { WorkerDriver } from '../../dataplane/index.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
+import { DEFAULT_ETCD_ENDPOINTS, DEFAULT_ETCD_PREFIX } from './etcd-options.ts'
 import { DEFAULT_SUBNET_FILE } from './subnet-file.ts'
 
 /** What may move packets of the userspace dataplane; the first one is the default. */
@@ -76,13 +77,19 @@ const IGNORED = { effect: 'none' } as const
 
 export const FLAGS: readonly Flag[] = [
   flag('store', 'text', 'store', 'etcd', 'where leases live: etcd, or file:DIR'),
-  text('etcd-endpoints', 'urls', 'http://127.0.0.1:4001,http://127.0.0.1:2379', 'etcd servers, separated by commas'),
-  text('etcd-prefix', 'key', '/coreos.com/network', 'key below which etcd holds config and leases'),
-  text('etcd-keyfile', 'path', '', "key of the client's certificate"),
-  text('etcd-certfile', 'path', '', "the client's certificate"),
-  text('etcd-cafile', 'path', '', 'certificates of the authorities that may sign the servers'),
-  text('etcd-username', 'name', '', 'user of etcd'),
-  text('etcd-password', 'word', '', 'password of that user; better in the environment', { secret: true }),
+  text('etcd-endpoints', 'urls', DEFAULT_ETCD_ENDPOINTS, 'etcd servers, separated by commas'),
+  text('etcd-prefix', 'key', DEFAULT_ETCD_PREFIX, 'key below which etcd holds config and leases'),
+  text('etcd-keyfile', 'path', '', 'key of the client certificate, PEM'),
+  text('etcd-certfile', 'path', '', 'client certificate, PEM'),
+  text('etcd-cafile', 'path', '', "CA of etcd's certificate, PEM (default: those of the system)"),
+  text('etcd-username', 'name', '', 'user in etcd'),
+  text(
+    'etcd-password',
+    'word',
+    '',
+    'its password; seen by everybody on this host who lists processes: better in the environment',
+    { secret: true },
+  ),
   flannel('iface', 'list', 'name|address', '', 'underlay interface (repeatable: the first that will do)'),
   flannel('iface-regex', 'list', 'pattern', '', 'the same by a pattern for its address, else its name (repeatable)'),
   text('iface-can-reach', 'address', '', 'the interface by which this address is reached'),
@@ -101,25 +108,26 @@ export const FLAGS: readonly Flag[] = [
     most: 1439,
     counts: 'minutes',
   }),
-  toggle('ip-masq', false, 'masquerade what pods send out of the pod network'),
-  toggle('ip-masq-fully-random-disable', false, 'masquerade without --random-fully'),
-  flannel(
-    'iptables-resync',
-    'integer',
-    'seconds',
-    '5',
-    'how often rules and blackhole route are looked after (1-86400)',
-    {
-      least: 1,
-      most: 86_400,
-      counts: 'seconds',
-    },
+  toggle('ip-masq', false, 'masquerade what pods say to addresses outside the network'),
+  toggle('ip-masq-fully-random-disable', false, 'masqueraded ports in order, not at random'),
+  flannel('iptables-resync', 'integer', 'seconds', '5', 'look so often at rules and blackhole route (1-86400)', {
+    least: 1,
+    most: 86_400,
+    counts: 'seconds',
+  }),
+  toggle('iptables-forward-rules', true, 'accept pod packets that the host forwards'),
+  toggle('ip-blackhole-route', false, "end packets to this node's absent pods here"),
+  text('healthz-ip', 'address', '0.0.0.0', 'where /healthz and /readyz are answered'),
+  flannel('healthz-port', 'integer', 'port', '0', 'their TCP port; 0: nowhere', { most: 65_535 }),
+  flag(
+    'metrics-address',
+    'text',
+    'address:port',
+    '',
+    'where /metrics is answered, and health too; :PORT is on loopback (default: nowhere)',
   ),
-  toggle('iptables-forward-rules', true, 'accept forwarded packets from and to the pod network'),
-  toggle('ip-blackhole-route', false, "a blackhole route for this node's subnet"),
-  text('healthz-ip', 'address', '0.0.0.0', 'where /healthz and /readyz listen'),
-  flannel('healthz-port', 'integer', 'port', '0', 'port of /healthz and /readyz (0: none)', { most: 65_535 }),
-  flag('metrics-address', 'text', 'address:port', '', 'where /metrics listens (default: nowhere)'),
+  choice('metrics-peers', 'mode', ['on', 'off'], 'a metric for each peer'),
+  flag('api-socket', 'text', 'path', '', 'local socket for other commands (default: api.sock in the state directory)'),
   choice('dataplane', 'kind', ['userspace', 'kernel'], 'who moves packets'),
   choice('driver', 'kind', DRIVERS, 'how the userspace dataplane moves them', USERSPACE),
   choice('udp-gso', 'mode', ['auto', 'on', 'off'], 'trains of datagrams sent as one', USERSPACE),
@@ -147,7 +155,7 @@ export const FLAGS: readonly Flag[] = [
     { least: 1, most: 256, ...USERSPACE },
   ),
   choice('udp-checksum', 'mode', ['on', 'off'], 'outer checksum of the kernel dataplane', KERNEL),
-  choice('on-exit', 'mode', ['keep', 'remove'], 'what becomes of device, routes and subnet.env'),
+  choice('on-exit', 'mode', ['keep', 'remove'], 'what becomes of device, routes, rules and subnet.env'),
   choice(
     'log-format',
     'format',

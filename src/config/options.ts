@@ -1,9 +1,9 @@
 // What `flannelette run` was asked to do, after parsing: values checked, units in the names.
+import { isIP } from 'node:net'
 import {
   isUnicast,
   type Prefix,
   parseIpv4,
-  parseIpv6,
   parseIpv6Prefix,
   parsePrefix,
   type SourceCheckMode,
@@ -12,19 +12,16 @@ import {
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
+import { type EtcdOptions, etcdOptions } from './etcd-options.ts'
 import type { FlagValues, SaidValue } from './flag-values.ts'
 
 export type DataplaneKind = 'userspace' | 'kernel'
 
-/** How etcd is reached and what for. Empty texts where nothing was given. */
-export interface EtcdOptions {
-  readonly endpoints: readonly string[]
-  readonly prefix: string
-  readonly keyFile: string
-  readonly certFile: string
-  readonly caFile: string
-  readonly username: string
-  readonly password: string
+/** What to listen on. */
+export interface Endpoint {
+  /** An IP address. */
+  readonly host: string
+  readonly port: number
 }
 
 /** What the underlay interface is chosen by; empty and absent: the default route. */
@@ -53,12 +50,15 @@ export interface RunOptions extends UnderlayWishes {
   readonly iptablesResyncSeconds: number
   readonly iptablesForwardRules: boolean
   readonly blackholeRoute: boolean
-  /** IPv4 or IPv6 address as text. */
+  /** Where health is answered; a port of 0 is nowhere. */
   readonly healthzIp: string
-  /** 0 for none. */
   readonly healthzPort: number
-  /** `address:port`, empty for none. */
-  readonly metricsAddress: string
+  /** Where metrics are, and health too; nowhere when left out. */
+  readonly metricsAddress?: Endpoint
+  /** Whether there is a metric for each peer. */
+  readonly metricsPeers: boolean
+  /** Path of the local socket; in the state directory when left out. */
+  readonly apiSocket?: string
   readonly dataplane: DataplaneKind
   readonly driver: WorkerDriver
   readonly udpGso: UdpGsoMode
@@ -85,7 +85,7 @@ export function runOptions(values: FlagValues): RunOptions {
   refuseWorkersOf(driver, workers)
   return {
     store: values.text('store'),
-    etcd: etcdOptions(values),
+    etcd: etcdOf(values),
     ...underlayWishes(values),
     subnetFile: values.text('subnet-file'),
     stateDirectory: values.text('state-dir'),
@@ -97,7 +97,9 @@ export function runOptions(values: FlagValues): RunOptions {
     blackholeRoute: values.boolean('ip-blackhole-route'),
     healthzIp: addressText(values.said('healthz-ip')),
     healthzPort: values.integer('healthz-port'),
-    metricsAddress: values.text('metrics-address'),
+    ...metricsAddress(values.said('metrics-address')),
+    metricsPeers: values.text('metrics-peers') === 'on',
+    ...(values.said('api-socket') === null ? {} : { apiSocket: values.text('api-socket') }),
     dataplane: values.choice('dataplane'),
     driver,
     udpGso: values.choice('udp-gso'),
@@ -122,17 +124,16 @@ function flagsWithoutEffect(values: FlagValues): string[] {
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
 }
 
-function etcdOptions(values: FlagValues): EtcdOptions {
-  const endpoints = values.text('etcd-endpoints').split(',')
-  return {
-    endpoints: endpoints.map((endpoint) => endpoint.trim()).filter((endpoint) => endpoint !== ''),
-    prefix: values.text('etcd-prefix'),
-    keyFile: values.text('etcd-keyfile'),
-    certFile: values.text('etcd-certfile'),
-    caFile: values.text('etcd-cafile'),
-    username: values.text('etcd-username'),
-    password: values.text('etcd-password'),
-  }
+function etcdOf(values: FlagValues): EtcdOptions {
+  return etcdOptions({
+    etcdEndpoints: values.text('etcd-endpoints'),
+    etcdPrefix: values.text('etcd-prefix'),
+    etcdKeyfile: values.text('etcd-keyfile'),
+    etcdCertfile: values.text('etcd-certfile'),
+    etcdCafile: values.text('etcd-cafile'),
+    etcdUsername: values.text('etcd-username'),
+    etcdPassword: values.text('etcd-password'),
+  })
 }
 
 function underlayWishes(values: FlagValues): UnderlayWishes {
@@ -168,10 +169,22 @@ export function parsePattern({ text, said }: SaidValue): RegExp {
   }
 }
 
+/** `--healthz-ip`. @throws FlanneletteError `usage` */
 function addressText(value: SaidValue | null): string {
   if (value === null) return '0.0.0.0'
-  if (parseIpv4(value.text) !== null || parseIpv6(value.text) !== null) return value.text
-  throw new FlanneletteError('usage', `${value.said} is no address`, { remedy: 'give an IPv4 or IPv6 address' })
+  if (isIP(value.text) !== 0) return value.text
+  throw new FlanneletteError('usage', `${value.said} is no IP address`, { remedy: 'give one, such as 127.0.0.1' })
+}
+
+/** `--metrics-address`: `:9401` is on loopback, another host must be named. @throws FlanneletteError `usage` */
+function metricsAddress(value: SaidValue | null): { metricsAddress?: Endpoint } {
+  if (value === null) return {}
+  const [, bracketed, plain, portText = ''] = /^(?:\[(.*)\]|([^:]*)):(\d{1,5})$/.exec(value.text) ?? []
+  const host = (bracketed ?? plain ?? '') || '127.0.0.1'
+  const port = Number(portText)
+  if (port > 0 && port < 65_536 && isIP(host) !== 0) return { metricsAddress: { host, port } }
+  const remedy = 'give :PORT for loopback, or ADDRESS:PORT'
+  throw new FlanneletteError('usage', `${value.said} is no address to listen on`, { remedy })
 }
 
 /** Whether a driver can be shared by so many workers. @throws FlanneletteError `usage` */

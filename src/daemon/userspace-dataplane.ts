@@ -19,6 +19,7 @@ import {
   type WorkerReport,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
+import { requireNetworkAdmin } from '../host/capability.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
 import type { Lease } from '../lease/lease.ts'
@@ -61,6 +62,8 @@ export class UserspaceDataplane implements Dataplane {
   #peers: readonly Lease[] = []
   /** What workers counted that are gone for good. */
   #counted: Readonly<Record<string, number>> = {}
+  /** The books as they were closed. */
+  #lastCounters: Readonly<Record<string, number>> = {}
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
   /** The underlay address is not on its interface: nothing can be sent from it. */
@@ -77,6 +80,7 @@ export class UserspaceDataplane implements Dataplane {
 
   /** Sockets and device are held from here on: a device made here goes with the process until `start` has dressed it. */
   async prepare(outline: VtepOutline): Promise<void> {
+    requireNetworkAdmin(outline.deviceName)
     await refuseNetworkOverlap(outline)
     try {
       this.#sockets = await openSockets(outline, this.#options, this.#options.log)
@@ -165,6 +169,7 @@ export class UserspaceDataplane implements Dataplane {
 
   async #stopWorkers(): Promise<void> {
     await this.#workers?.stop()
+    this.#lastCounters = this.counters()
     this.#counted = this.#workerCounters()
     this.#workers = null
   }
@@ -209,7 +214,7 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   counters(): Readonly<Record<string, number>> {
-    if (this.#workers === null || this.#local === null) return {}
+    if (this.#workers === null || this.#local === null) return this.#lastCounters
     const { 'socket.overflowed': overflowed = 0, ...counters } = this.#workerCounters()
     this.#report.look(counters)
     return {
@@ -247,8 +252,7 @@ export class UserspaceDataplane implements Dataplane {
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     await this.#stopTending()
-    await this.#workers?.stop()
-    this.#workers = null
+    await this.#stopWorkers()
     if (mode === 'remove' && this.#local !== null) await removeOverlayLink(this.#local.deviceName)
     await closeAll(this.#tuns)
     await this.#closeSockets()

@@ -58,6 +58,18 @@ test('health listens on an address', () => {
   expect(() => optionsOf({ 'healthz-ip': 'localhost' })).toThrow(usage)
 })
 
+test.each([
+  [':9401', '127.0.0.1', 9401],
+  ['[::1]:9401', '::1', 9401],
+  ['0.0.0.0:80', '0.0.0.0', 80],
+])('metrics listen on %s', (text, host, port) => {
+  expect(optionsOf({ 'metrics-address': text }).metricsAddress).toEqual({ host, port })
+})
+
+test.each(['9401', ':0', ':65536', 'localhost:9401', '::1:9401'])('metrics do not listen on %s', (text) => {
+  expect(() => optionsOf({ 'metrics-address': text })).toThrow(usage)
+})
+
 test.each(DRIVERS)('the %s driver may have one worker', (driver) => {
   expect(() => refuseWorkersOf(driver, 1)).not.toThrow()
 })

@@ -13,8 +13,10 @@ import type { Underlay } from './agent-options.ts'
 export const SETTLE_MS = 5000
 /** Longest time between two looks, milliseconds. */
 const LOOK_MS = 10_000
-/** Shortest time between two looks, milliseconds: a host whose routes never rest does not keep us busy. */
+/** Shortest time between two looks, milliseconds: a host that never rests does not keep us busy. */
 const REST_MS = 500
+/** The next look while there is no address at all, milliseconds: the rule may wait for a route, which rings no bell. */
+const SEARCH_MS = 1000
 
 export interface UnderlayEyes {
   /** Rings when something may have changed. */
@@ -104,7 +106,7 @@ export class UnderlayFollower {
     const to = await this.#choice()
     if (to === null) {
       this.#next = null
-      return LOOK_MS
+      return this.#options.fixed ? LOOK_MS : SEARCH_MS
     }
     if (this.#next === null || !samePlace(this.#next.to, to)) this.#next = { to, sinceMs: clock.bootMs() }
     const leftMs = this.#next.sinceMs + SETTLE_MS - clock.bootMs()

@@ -1,4 +1,4 @@
-// A doorbell for changes of links, addresses and routes: `ip monitor` rings it with each line that it writes. What has
+// A doorbell for changes of links and addresses: `ip monitor` rings it with each line that it writes. What has
 // changed is never read from these lines; whoever hears the bell looks for himself. When the program cannot run, or the
 // kernel overruns it, the bell is silent: whoever relies on it looks from time to time as well.
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -25,7 +25,7 @@ export function ringOnChanges(ring: () => void): Doorbell {
     timer.unref()
   }
   const start = () => {
-    const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', 'link', 'address', 'route']
+    const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', 'link', 'address']
     child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'ignore'] })
     child.stdout?.on('data', ring)
     child.once('error', again)

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
 import { type ConfigCheck, checkNetworkConfig } from '../config/check-network-config.ts'
-import { type Environment, FlagValues, shownValue } from '../config/flag-values.ts'
+import { type Environment, FlagValues, shownValues } from '../config/flag-values.ts'
 import { runOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { addRunFlags, FLAG_NOTES, givenFlags } from './run-flags.ts'
@@ -87,7 +87,7 @@ function showCommand(write: (text: string) => void, environment: Environment): C
 
 function asTable({ settings, notices }: FlagValues, withOrigin: boolean): string {
   const rows = settings.map((setting) => {
-    const cells = [setting.flag.name, shownValue(setting) || '-']
+    const cells = [setting.flag.name, shownValues(setting).join(' ') || '-']
     return withOrigin ? [...cells, setting.source] : cells
   })
   const heading = withOrigin ? ['FLAG', 'VALUE', 'ORIGIN'] : ['FLAG', 'VALUE']
@@ -97,7 +97,8 @@ function asTable({ settings, notices }: FlagValues, withOrigin: boolean): string
 function asJson({ settings, notices }: FlagValues): string {
   const flags = settings.map((setting) => {
     const { flag, origin, source } = setting
-    return { name: flag.name, value: shownValue(setting), origin, source }
+    const values = shownValues(setting)
+    return { name: flag.name, value: flag.kind === 'list' ? values : (values[0] ?? ''), origin, source }
   })
   return `${JSON.stringify({ version: 1, flags, notices }, null, 2)}\n`
 }

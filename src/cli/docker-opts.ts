@@ -15,9 +15,9 @@ const EXAMPLES = `Examples:
 interface Flags {
   readonly f: string
   readonly d: string
-  readonly i: boolean
-  readonly c: boolean
-  readonly m: boolean
+  readonly i?: true
+  readonly c?: true
+  readonly m?: true
   readonly k: string
 }
 
@@ -27,17 +27,17 @@ export function dockerOptsCommand(): Command {
     .addHelpText('before', EXAMPLES)
     .option('-f <file>', "this node's subnet.env; may be missing", DEFAULT_SUBNET_FILE)
     .option('-d <file>', 'file to write', '/run/docker_opts.env')
-    .option('-i', 'write a variable for each option (default: both forms)', false)
-    .option('-c', 'write one variable with all options', false)
-    .option('-m', 'leave --ip-masq out', false)
+    .option('-i', 'write a variable for each option (default: both forms)')
+    .option('-c', 'write one variable with all options')
+    .option('-m', 'leave --ip-masq out')
     .option('-k <name>', 'name of the variable with all options', 'DOCKER_OPTS')
     .action(writeDockerOptions)
 }
 
 async function writeDockerOptions({ f, d, i, c, m, k }: Flags): Promise<void> {
   const subnetFile = read(f)
-  const both = !i && !c
-  const wanted = { individual: i || both, combined: c || both, key: k, ipMasq: !m }
+  const both = i === undefined && c === undefined
+  const wanted = { individual: i ?? both, combined: c ?? both, key: k, ipMasq: m === undefined }
   write(d, dockerOptions(subnetFile, process.env, wanted))
   await refuseForeignRoute(routeToSubnet(subnetFile))
 }

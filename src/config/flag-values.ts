@@ -75,10 +75,9 @@ export class FlagValues {
   }
 }
 
-/** The value as `config show` prints it; a password, also one inside a URL, is not. */
-export function shownValue({ flag, values }: FlagSetting): string {
-  const shown = values.map(({ text }) => (flag.secret ? '********' : text.replace(/(:\/\/)[^/@,]*@/g, '$1********@')))
-  return shown.join(' ')
+/** The values as `config show` prints them; a password, also one inside a URL, is not. */
+export function shownValues({ flag, values }: FlagSetting): string[] {
+  return values.map(({ text }) => (flag.secret ? '********' : text.replace(/(:\/\/)[^/@,]*@/g, '$1********@')))
 }
 
 function settle(flag: Flag, given: readonly string[] | undefined, environment: Environment, notices: string[]) {

@@ -179,8 +179,12 @@ test('config show takes flags as flannel writes them and says where each value i
   expect(out).toMatch(/^etcd-password +\*{8} +--etcd-password$/m)
   expect(out).toMatch(/^iface-regex +- +default$/m)
   expect(out).not.toContain('hunter2')
-  const { flags } = JSON.parse((await run('config', 'show', '-o', 'json', '-v=3')).out) as { flags: { name: string }[] }
-  expect(flags.find(({ name }) => name === 'v')).toEqual({ name: 'v', value: '3', origin: 'flag', source: '--v' })
+  const json = (await run('config', 'show', '-o', 'json', '-v=3', '-iface=a', '-iface=b')).out
+  const { flags } = JSON.parse(json) as { flags: { name: string }[] }
+  expect(flags.filter(({ name }) => name === 'v' || name === 'iface')).toEqual([
+    { name: 'iface', value: ['a', 'b'], origin: 'flag', source: '--iface' },
+    { name: 'v', value: '3', origin: 'flag', source: '--v' },
+  ])
 })
 
 test('config check prints mistakes as compilers do, and ends with 2', async () => {

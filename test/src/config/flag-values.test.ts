@@ -5,7 +5,7 @@ import {
   type Environment,
   FlagValues,
   goWords,
-  shownValue,
+  shownValues,
   withoutFlagVariables,
 } from '../../../src/config/flag-values.ts'
 

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
+import { pingNodeCommand } from './cli/ping-node.ts'
 import { runCommand } from './cli/run.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
@@ -36,6 +37,7 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .addHelpText('after', EXITS)
     .addCommand(runCommand(runDaemon, exit))
     .addCommand(labCommand())
+    .addCommand(pingNodeCommand(exit))
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()

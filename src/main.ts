@@ -4,6 +4,7 @@ import { realpathSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
+import { doctorCommand } from './cli/doctor.ts'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
 import { pingNodeCommand } from './cli/ping-node.ts'
@@ -38,6 +39,7 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .addCommand(runCommand(runDaemon, exit))
     .addCommand(labCommand())
     .addCommand(pingNodeCommand(exit))
+    .addCommand(doctorCommand(exit))
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()

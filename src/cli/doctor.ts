@@ -87,5 +87,5 @@ async function matrixOf({ view }: Facts): Promise<{ peers: PeerRow[]; findings: 
   const place = await placeOf(view.status)
   if (place === null) return { peers: [], findings: [] }
   const peers = await askPeers(view, place, realTools(view.status))
-  return { peers, findings: judgePeers(peers, view.status) }
+  return { peers, findings: judgePeers(peers, view.status?.node ?? null) }
 }

@@ -1,6 +1,6 @@
 // `doctor --bundle FILE.tar.gz`: everything that somebody else needs to look into a trouble, without secrets. Works with
 // a dead daemon: it packs what is there and says what is not.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { FlanneletteError } from '../errors.ts'
@@ -24,6 +24,14 @@ export interface BundledFile {
   readonly name: string
   readonly bytes: number
 }
+
+/** Where packages and manifests keep flags and the network config. */
+const SETTING_FILES = [
+  '/etc/default/flannelette',
+  '/etc/default/flanneld',
+  '/etc/sysconfig/flanneld',
+  '/etc/kube-flannel/net-conf.json',
+]
 
 /** Longest part of a log that is packed, from its end, in bytes. */
 const LOG_BYTES = 4 * 1024 * 1024
@@ -81,6 +89,7 @@ function commands({ view }: Facts): [string, string[]][] {
       'sysctl-net.txt',
       ['sysctl', '-e', 'net.ipv4.ip_forward', 'net.core', 'net.ipv4.conf', 'net.ipv6.conf.all', 'net.bridge'],
     ],
+    ['units.txt', ['systemctl', 'cat', '--no-pager', 'flannelette', 'flanneld']],
     ['journal.txt', ['journalctl', '--no-pager', '-n', '5000', '-u', 'flannelette', '-u', 'flanneld']],
     ...ethtool,
   ]
@@ -98,6 +107,9 @@ async function contents(options: BundleOptions): Promise<[string, string][]> {
   const state = ['status.json', 'lease.json', 'leases.json', 'mac'].map((name) => {
     return [`state-${name}`, fileText(join(view.stateDirectory, name))] as [string, string]
   })
+  const settings = SETTING_FILES.filter((path) => existsSync(path)).map((path) => {
+    return [path.slice(1).replaceAll('/', '-'), fileText(path)] as [string, string]
+  })
   const engine =
     facts.engineOptions === null ? [] : [['engine-options.env', facts.engineOptions.text] as [string, string]]
   const log = logFile === undefined ? [] : [['daemon.log', fileText(logFile)] as [string, string]]
@@ -108,6 +120,7 @@ async function contents(options: BundleOptions): Promise<[string, string][]> {
     ['subnet.env', fileText(facts.subnetFilePath)],
     ['daemon-process.txt', daemonProcess(facts)],
     ['os-release.txt', fileText('/etc/os-release')],
+    ...settings,
     ...engine,
     ...cni,
     ...log,
@@ -150,7 +163,7 @@ function daemonProcess({ view }: Facts): string {
     return [
       `pid ${pid}`,
       maskWords(wordsOf(pid)),
-      ...environment,
+      ...environment.map((variable) => maskWords([variable])),
       fileText(`/proc/${pid}/limits`),
       fileText(`/proc/${pid}/status`),
     ].join('\n')

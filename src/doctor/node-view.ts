@@ -8,6 +8,17 @@ import { type DaemonStatus, type LeaseStatus, STATUS_FILE } from '../daemon/stat
 import { silentLog } from '../log.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 
+/** A peer as the status has it; what passed between it and this node where somebody counts that. */
+export interface PeerView extends LeaseStatus {
+  readonly traffic?: {
+    readonly sentPackets: number
+    readonly receivedPackets: number
+    /** ISO 8601, `null` for never. */
+    readonly lastSent: string | null
+    readonly lastReceived: string | null
+  } | null
+}
+
 export interface NodeView {
   readonly stateDirectory: string
   /** `status` as the daemon wrote it last; `null` when there is none that can be read. */
@@ -17,7 +28,7 @@ export interface NodeView {
   /** Whether the daemon of that status runs now. */
   readonly alive: boolean
   /** Peers by status, else by the kept leases (own one included: who it is is not known then). */
-  readonly peers: readonly LeaseStatus[]
+  readonly peers: readonly PeerView[]
 }
 
 /** Reads what is there; never fails. */

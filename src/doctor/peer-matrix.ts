@@ -11,6 +11,8 @@ import { vtepAddress } from './target.ts'
 export interface PeerRow {
   readonly publicIp: string
   readonly subnet: string
+  /** Whether its UDP port is refused: nobody listens. */
+  readonly refused: boolean
   /** Average round trips in milliseconds, `null` without an answer. */
   readonly underlayMs: number | null
   readonly vtepMs: number | null
@@ -40,14 +42,15 @@ export async function askPeers(view: NodeView, place: LadderPlace, tools: Ladder
 
 async function askPeer(
   { publicIp, subnet: subnetText }: { publicIp: string; subnet: string },
-  { overlayMtuBytes }: LadderPlace,
-  { echo }: LadderTools,
+  { overlayMtuBytes, port }: LadderPlace,
+  { echo, askUdpPort }: LadderTools,
 ): Promise<PeerRow> {
   const subnet = parsePrefix(subnetText)
   const ask = (address: string, more: Partial<EchoOptions> = {}) =>
     echo(address, { count: TRIES, waitMs: WAIT_MS, intervalMs: 100, ...more })
   const vtep = subnet === null ? publicIp : vtepAddress(subnet)
-  const [underlay, tunnel, whole, fragmented] = await Promise.all([
+  const [udp, underlay, tunnel, whole, fragmented] = await Promise.all([
+    askUdpPort(publicIp, port),
     ask(publicIp),
     ask(vtep),
     ask(vtep, { packetBytes: overlayMtuBytes, dontFragment: true }),
@@ -56,6 +59,7 @@ async function askPeer(
   return {
     publicIp,
     subnet: subnetText,
+    refused: udp === 'refused',
     underlayMs: underlay.averageMs,
     vtepMs: tunnel.averageMs,
     whole: whole.received > 0,
@@ -64,17 +68,24 @@ async function askPeer(
 }
 
 /** What the rows mean: one finding for each peer that is not well. */
-export function judgePeers(rows: readonly PeerRow[], status: Pick<DaemonStatus, 'node' | 'peers'> | null): Finding[] {
+export function judgePeers(rows: readonly PeerRow[], node: DaemonStatus['node']): Finding[] {
   const unwell = rows.flatMap((row): Remark[] => {
     const name = `${row.publicIp} (${row.subnet})`
     const ping = `flannelette ping ${row.publicIp}`
+    if (row.refused) {
+      return [
+        error(
+          `${name} refuses UDP: nothing listens there`,
+          `on ${row.publicIp}: is the daemon running? flannelette doctor`,
+        ),
+      ]
+    }
     if (row.vtepMs === null && row.underlayMs === null) {
       return [error(`${name} answers neither ICMP nor through the tunnel`, `is it up? ${ping}`)]
     }
     if (row.vtepMs === null) {
-      const peer = status?.peers.filter(({ publicIp }) => publicIp === row.publicIp) ?? []
-      const advice = silenceAdvice({ node: status?.node ?? null, peers: peer })
-      return [error(`${name} answers ICMP, but nothing comes back through the tunnel`, advice)]
+      const message = `${name} answers ICMP, but nothing comes back through the tunnel`
+      return [error(message, silenceAdvice(node, row))]
     }
     if (!row.whole) return [error(`${name} gets small packets only: there is a hole in the MTU`, ping)]
     if (!row.fragmented) {

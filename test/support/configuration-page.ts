@@ -1,7 +1,9 @@
 // Makes docs/configuration.md: prose from here, every flag from the command line's own definitions, so that the page
 // cannot fall behind.
 import type { Command, Option } from 'commander'
+import { doctorCommand } from '../../src/cli/doctor.ts'
 import { labCommand } from '../../src/cli/lab.ts'
+import { pingNodeCommand } from '../../src/cli/ping-node.ts'
 import { runCommand } from '../../src/cli/run.ts'
 import { EXIT } from '../../src/errors.ts'
 
@@ -106,6 +108,7 @@ export function configurationPage(): string {
     async () => 0,
     () => {},
   )
-  const flags = [...flagTables(run, 'flannelette'), ...flagTables(labCommand(), 'flannelette')]
+  const others = [labCommand(), pingNodeCommand(() => {}), doctorCommand(() => {})]
+  const flags = [run, ...others].flatMap((command) => flagTables(command, 'flannelette'))
   return `${BEFORE}${codes.join('\n')}\n\n## Commands\n\n${flags.join('\n').trimEnd()}\n`
 }

@@ -2,6 +2,7 @@
 import type { DaemonStatus } from '../../daemon/status-file.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
+import type { PeerView } from '../node-view.ts'
 import type { Check } from './check.ts'
 
 const daemon: Check = {
@@ -71,25 +72,40 @@ const drops: Check = {
   },
 }
 
-/** Packets that went out before silence means something. */
+/** Packets that went out before silence means something, and how long it has to last, milliseconds. */
 const ENOUGH_SENT = 100
+const SILENCE_MS = 30_000
 
 const silence: Check = {
   id: 'silence',
   group: 'daemon',
   judge: ({ view }) => {
-    const status = view.status
-    if (status === null || !view.alive || status.peers.length === 0) return []
+    const { status, peers } = view
+    if (status === null || !view.alive || peers.length === 0) return []
+    const silent = peers.filter(isSilent)
     const { 'outbound.packets.sent': sent = 0, 'inbound.packets.read': received = 0 } = status.counters
-    if (received > 0 || sent <= ENOUGH_SENT) return [ok('packets go out and come in')]
-    return [warning(`${sent} packets went to peers and none has come back`, silenceAdvice(status))]
+    if (silent.length === 0) {
+      if (received > 0 || sent <= ENOUGH_SENT) return [ok('packets go out and come in')]
+      return [warning(`${sent} packets went to peers and none has come back`, silenceAdvice(status.node, peers[0]))]
+    }
+    return silent.map((peer) => {
+      const since = peer.traffic?.lastReceived ?? 'it is known'
+      const message = `${peer.traffic?.sentPackets} packets went to ${peer.publicIp} (${peer.subnet}) and none has come back since ${since}`
+      return warning(message, silenceAdvice(status.node, peer))
+    })
   },
 }
 
+/** Sending, and nothing comes back. */
+function isSilent({ traffic }: PeerView): boolean {
+  if (traffic == null || traffic.lastSent === null || traffic.sentPackets <= ENOUGH_SENT) return false
+  if (traffic.lastReceived === null) return true
+  return Date.parse(traffic.lastSent) - Date.parse(traffic.lastReceived) > SILENCE_MS
+}
+
 /** The usual reasons and how to tell them apart. */
-export function silenceAdvice({ node, peers }: Pick<DaemonStatus, 'node' | 'peers'>): string {
+export function silenceAdvice(node: DaemonStatus['node'], { publicIp: peer } = { publicIp: 'PEER' }): string {
   const port = node?.port ?? 8472
-  const peer = peers[0]?.publicIp ?? 'PEER'
   return [
     `firewall: on ${peer} tcpdump -ni any udp port ${port} sees nothing`,
     `hypervisor that takes UDP ${port} for its own VXLAN: plain bytes (echo x | nc -u ${peer} ${port}) arrive there, VXLAN does not; choose another Backend.Port`,

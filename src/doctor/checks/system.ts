@@ -20,7 +20,7 @@ const koffi: Check = {
   group: 'system',
   judge: ({ koffiProblem }) => {
     if (koffiProblem === '') return [ok('the koffi library loads')]
-    const remedy = 'install again, with optional dependencies: npm install --include=optional; or --driver dgram'
+    const remedy = 'install again, with optional dependencies: npm install --include=optional'
     return [error(`the koffi library, which talks to the kernel, does not load: ${koffiProblem}`, remedy)]
   },
 }

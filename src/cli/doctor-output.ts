@@ -2,7 +2,7 @@
 import type { BundledFile } from '../doctor/bundle.ts'
 import { type Finding, GROUPS, type Severity } from '../doctor/finding.ts'
 import type { PeerRow } from '../doctor/peer-matrix.ts'
-import { mark, paint, shown, type Terminal, table } from './table.ts'
+import { mark, markColumn, paint, shown, type Terminal, table } from './table.ts'
 
 export interface DoctorReport {
   /** ISO 8601. */
@@ -47,20 +47,13 @@ export function doctorText(report: DoctorReport, terminal: Terminal, verbose: bo
 }
 
 function findingText({ severity, message, remedy, docs }: Finding, terminal: Terminal): string {
-  const line = `  ${severityMark(severity, terminal)} ${shown(message, terminal)}\n`
+  const line = `  ${markColumn(SIGNS[severity], terminal)} ${shown(message, terminal)}\n`
   const more = remedy === null ? '' : `       ${shown('→', terminal)} ${shown(remedy, terminal)}\n`
   const see = QUIET.includes(severity) ? `       ${paint('dim', docs, terminal)}\n` : ''
   return line + more + see
 }
 
-/** Four columns wide, a word or a sign, never colour alone. */
-function severityMark(severity: Severity, terminal: Terminal): string {
-  const blanks = (text: string, width: number) => text + ' '.repeat(4 - width)
-  if (severity === 'ok') return blanks(mark(true, terminal), terminal.unicode ? 1 : 2)
-  if (severity === 'error') return blanks(mark(false, terminal), terminal.unicode ? 1 : 4)
-  if (severity === 'warning') return blanks(paint('yellow', '!', terminal), 1)
-  return blanks(paint('dim', severity === 'note' ? 'i' : '?', terminal), 1)
-}
+const SIGNS = { ok: 'good', error: 'bad', warning: '!', note: 'i', unseen: '?' } as const
 
 function matrixText(peers: readonly PeerRow[], terminal: Terminal): string {
   if (peers.length === 0) return 'no peers to ask: no daemon has named any\n'

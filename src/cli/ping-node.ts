@@ -1,7 +1,7 @@
 // `flannelette ping NODE`: the way to a node as a ladder, each rung with its verdict, the first that fails explained.
 import { Command, Option } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
-import { climb, type LadderOptions, type Rung, type Verdict } from '../doctor/ladder.ts'
+import { climb, type LadderOptions, type Rung } from '../doctor/ladder.ts'
 import { readNodeView } from '../doctor/node-view.ts'
 import { placeOf, realTools } from '../doctor/place.ts'
 import { findTarget } from '../doctor/target.ts'
@@ -9,7 +9,7 @@ import { EXIT, FlanneletteError } from '../errors.ts'
 import { labAround } from '../lab/inside.ts'
 import { checkCount } from '../lab/plan.ts'
 import { parseDuration } from './duration.ts'
-import { mark, paint, shown, type Terminal, terminalOf } from './table.ts'
+import { markColumn, shown, type Terminal, terminalOf } from './table.ts'
 
 const EXAMPLES = `Examples:
   flannelette ping 192.0.2.7                   a node by its public address
@@ -97,14 +97,9 @@ const NAMES: Readonly<Record<Rung['name'], string>> = {
 /** One rung as one line, and one more for what to do when it does not hold. */
 export function rungText({ name, verdict, text, averageMs, next }: Rung, terminal: Terminal): string {
   const time = averageMs === null ? '' : `  ${averageMs.toFixed(2)} ms`
-  const line = `  ${NAMES[name].padEnd(9)} ${verdictMark(verdict, terminal)} ${shown(text, terminal)}${time}\n`
+  const line = `  ${NAMES[name].padEnd(9)} ${markColumn(SIGNS[verdict], terminal)} ${shown(text, terminal)}${time}\n`
   if (next === null) return line
   return `${line}  ${' '.repeat(9)} ${shown('→', terminal)} ${shown(next, terminal)}\n`
 }
 
-function verdictMark(verdict: Verdict, terminal: Terminal): string {
-  if (verdict === 'good') return mark(true, terminal).padEnd(4)
-  if (verdict === 'bad') return mark(false, terminal).padEnd(4)
-  if (verdict === 'warning') return paint('yellow', '!', terminal)
-  return paint('dim', verdict === 'unproven' ? '?' : '-', terminal)
-}
+const SIGNS = { good: 'good', bad: 'bad', warning: '!', unproven: '?', skipped: '-' } as const

@@ -1,5 +1,6 @@
 // What ping and iperf3 print, read back.
 import { describe, expect, test } from 'vitest'
+import { parseEchoCounts } from '../../../src/host/echo.ts'
 import {
   type IperfOptions,
   iperf,
@@ -8,7 +9,6 @@ import {
   serverReason,
   summarize,
 } from '../../../src/lab/iperf.ts'
-import { parseEchoCounts } from '../../../src/host/echo.ts'
 import { type PingOptions, ping } from '../../../src/lab/ping.ts'
 
 describe('ping’s closing lines', () => {
@@ -19,10 +19,12 @@ describe('ping’s closing lines', () => {
   })
 
   test('are read with duplicates and errors in between', () => {
-    expect(parseEchoCounts('3 packets transmitted, 3 received, +2 duplicates, 0% packet loss, time 1ms')).toMatchObject({
-      sent: 3,
-      received: 3,
-    })
+    expect(parseEchoCounts('3 packets transmitted, 3 received, +2 duplicates, 0% packet loss, time 1ms')).toMatchObject(
+      {
+        sent: 3,
+        received: 3,
+      },
+    )
     const output = '2 packets transmitted, 0 received, +2 errors, 100% packet loss, time 50ms\n'
     expect(parseEchoCounts(output)).toEqual({ sent: 2, received: 0, averageMs: null })
   })

@@ -120,9 +120,17 @@ function storeRung(target: Target, view: NodeView, now: number): Rung {
   return rung('good', `${what}, ${until}`, null)
 }
 
-async function askUnderlay(publicIp: string, { tools, count, place, signal }: LadderOptions): Promise<Rung> {
+/** Silence is asked twice: on a busy host a whole series may be late. */
+async function echoes(address: string, { tools, count, signal }: LadderOptions): Promise<EchoResult> {
+  const options = signal === undefined ? { count } : { count, signal }
+  const result = await tools.echo(address, options)
+  return result.received > 0 || result.refusal !== '' ? result : tools.echo(address, options)
+}
+
+async function askUnderlay(publicIp: string, options: LadderOptions): Promise<Rung> {
+  const { tools, place } = options
   const [result, udp] = await Promise.all([
-    tools.echo(publicIp, { count, ...withSignal(signal) }),
+    echoes(publicIp, options),
     place === null ? ('silent' as const) : tools.askUdpPort(publicIp, place.port),
   ])
   const rung = (verdict: Verdict, text: string, next: string | null = null): Rung => {
@@ -149,10 +157,10 @@ async function askVtep(
   publicIp: string,
   address: string,
   underlay: Rung,
-  { tools, count, signal }: LadderOptions,
+  options: LadderOptions,
   { port, underlayInterface }: LadderPlace,
 ): Promise<Rung> {
-  const result = await tools.echo(address, { count, ...withSignal(signal) })
+  const result = await echoes(address, options)
   const text = `ICMP ${address} through the tunnel: `
   if (result.received > 0) {
     const next = lossAdvice(result, publicIp)
@@ -168,7 +176,7 @@ async function askVtep(
 }
 
 async function podRung(address: string, target: Target & { kind: 'peer' }, options: LadderOptions): Promise<Rung> {
-  const result = await options.tools.echo(address, { count: options.count, ...withSignal(options.signal) })
+  const result = await echoes(address, options)
   const text = `${address}, the bridge of ${formatPrefix(target.subnet)}: `
   if (result.received > 0) {
     const next = lossAdvice(result, target.lease.publicIp)
@@ -190,10 +198,6 @@ function lossVerdict({ sent, received }: EchoResult): Verdict {
 
 function lossAdvice(result: EchoResult, publicIp: string): string | null {
   return lossVerdict(result) === 'good' ? null : `packets are lost: ping -c 100 -i 0.05 ${publicIp}`
-}
-
-function withSignal(signal: AbortSignal | undefined): { signal?: AbortSignal } {
-  return signal === undefined ? {} : { signal }
 }
 
 /** `23 h 57 m`, `4 m 10 s`, `12 s`. */

@@ -26,7 +26,9 @@ export async function measure(
   ask: (bytes: number) => Promise<SizeAnswer>,
   signal?: AbortSignal,
 ): Promise<RulerResult> {
-  const whole = await ask(most)
+  let whole = await ask(most)
+  // Silence may be bad luck; a limit that was named is not.
+  if (!whole.passes && whole.limitBytes === null) whole = await ask(most)
   if (whole.passes) return { largestBytes: most, namedBytes: null }
   let namedBytes = whole.limitBytes
   let passes = SMALLEST_BYTES - 1

@@ -142,13 +142,15 @@ const features: Check = {
   id: 'features',
   group: 'system',
   judge: ({ view }) => {
-    const all = Object.entries(view.status?.features ?? {})
-    const off = all.filter(([, one]) => !one.on)
-    const counters = view.status?.counters ?? {}
-    return off.map(([name, one]) => {
-      const downgraded = (counters[`downgrade.${name}`] ?? 0) > 0
-      return note(`${name} is ${downgraded ? 'given up' : 'off'}: ${one.why}`)
+    const { status } = view
+    if (status === null) return []
+    const remarks = Object.entries(status.features).map(([name, { on, why }]) => {
+      if (on) return ok(`${name} is on: ${why}`)
+      const givenUp = (status.counters[`downgrade.${name}`] ?? 0) > 0
+      return note(`${name} is ${givenUp ? 'given up' : 'off'}: ${why}`)
     })
+    if (status.driver !== 'dgram') return remarks
+    return [...remarks, note("outer ECN is neither sent nor seen: Node's sockets have no TOS (--driver dgram)")]
   },
 }
 

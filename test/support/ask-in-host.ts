@@ -4,7 +4,8 @@ import type { Lab } from '../../src/lab/lab.ts'
 
 /** Runs `flannelette WORDS -o json` in a host; `json` is its standard output, read. */
 export async function askInHost(lab: Lab, host: string, ...words: string[]) {
-  const result = await lab.exec(host, [process.execPath, mainProgram(), ...words, '-o', 'json'])
+  const argv = [process.execPath, mainProgram(), ...words, '-o', 'json']
+  const result = await lab.exec(host, argv, { timeoutMs: 60_000 })
   return { ...result, json: JSON.parse(result.stdout) }
 }
 

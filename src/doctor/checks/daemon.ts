@@ -182,10 +182,13 @@ const duplicateIdentity: Check = {
   },
 }
 
+/** What the plain UDP backend has in place of one. */
+const NO_MAC = '00:00:00:00:00:00'
+
 /** Two devices of this host with the daemon's MAC. */
 function macTaken({ view, links }: Facts): Remark[] {
   const node = view.status?.node
-  if (!links.seen || node === undefined || node === null) return []
+  if (!links.seen || node === undefined || node === null || node.mac === NO_MAC) return []
   const same = links.value.filter(({ address, ifname }) => address === node.mac && ifname !== node.device)
   return same.map(({ ifname }) =>
     error(
@@ -199,7 +202,7 @@ function macTaken({ view, links }: Facts): Remark[] {
 function doubles(pairs: readonly (readonly [string | null, string])[]): [string, string[]][] {
   const byKey = new Map<string, string[]>()
   for (const [key, value] of pairs) {
-    if (key !== null) byKey.set(key, [...(byKey.get(key) ?? []), value])
+    if (key !== null && key !== NO_MAC) byKey.set(key, [...(byKey.get(key) ?? []), value])
   }
   return [...byKey].filter(([, values]) => new Set(values).size > 1)
 }

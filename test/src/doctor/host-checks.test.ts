@@ -214,6 +214,24 @@ const HOST: readonly Row[] = [
   ],
 ]
 
+const NO_MAC = '00:00:00:00:00:00'
+const PLAIN_UDP: readonly Row[] = [
+  [
+    'duplicate-identity',
+    'a tunnel without MACs',
+    { ...withNode({ mac: NO_MAC, vni: 0 }), links: links(link('lo', { address: NO_MAC })) },
+    'ok',
+    /are unique/,
+  ],
+  [
+    'mtu',
+    'less overhead',
+    { ...withNode({ vni: 0, mtu: 1472 }), links: tun({ mtu: 1472 }) },
+    'ok',
+    /1500 − overhead 28/,
+  ],
+]
+
 const PODS: readonly Row[] = [
   [
     'bridge-address',
@@ -268,6 +286,7 @@ const PODS: readonly Row[] = [
 describe.each([
   ['underlay', UNDERLAY],
   ['host', HOST],
+  ['plain UDP', PLAIN_UDP],
   ['pods', PODS],
 ] as const)('%s', (_, rows) => {
   test.each(rows)('%s: %s', (id, _what, facts, severity, message) => expectFinding(id, facts, severity, message))

@@ -38,7 +38,11 @@ export function pingNodeCommand(exit: (code: number) => void): Command {
     .addHelpText('after', EXITS)
     .argument('<node>', 'public address, subnet, or an address in the subnet')
     .option('-n, --count <n>', 'echo requests on each rung (1-1000)', Number, 3)
-    .option('--timeout <duration>', 'limit for the whole ladder', (text) => parseDuration('--timeout', text), 30_000)
+    .addOption(
+      new Option('--timeout <duration>', 'limit for the whole ladder, as 30s or 2m')
+        .argParser((text) => parseDuration('--timeout', text))
+        .default(30_000, '30s'),
+    )
     .option('--state-dir <path>', `where the daemon keeps its state (default: "${DEFAULT_STATE_DIRECTORY}")`)
     .addOption(new Option('-o, --output <form>', 'form of the result').choices(['text', 'json']).default('text'))
     .action(async (node: string, flags: Flags) => exit(await pingNode(node, flags)))

@@ -8,6 +8,12 @@ const lab = labUnderTest({ name: 'clinic', hosts: 2, pods: 1, kernel: ['host2'] 
 const ask = (host: string, ...words: string[]) => askInHost(lab(), host, ...words)
 
 describe('ping', () => {
+  test('holds on every rung from a kernel VTEP to us, by subnet', async () => {
+    const { exitCode, json } = await ask('host2', 'ping', '10.244.1.0/24')
+    expect(verdictsOf(json.rungs)).toBe('good good good good good')
+    expect(exitCode).toBe(0)
+  })
+
   test('a cut path fails at the underlay', async () => {
     onTestFinished(() => lab().heal())
     await lab().fault({ kind: 'cut', hosts: ['host1', 'host2'] })

@@ -20,11 +20,8 @@ async function mtuHole(bytes: number): Promise<void> {
 }
 
 describe('ping', () => {
-  test.each([
-    ['host1', 'host2', 'us to a kernel VTEP'],
-    ['host2', '10.244.1.0/24', 'a kernel VTEP to us'],
-  ])('%s → %s: %s, every rung holds', async (from, to) => {
-    const { exitCode, json } = await ask(from, 'ping', to, '-n', '1')
+  test('holds on every rung to a node whose kernel is the VTEP', async () => {
+    const { exitCode, json } = await ask('host1', 'ping', 'host2', '-n', '1')
     expect(json).toMatchObject({ version: 1, result: 'reached' })
     expect(verdictsOf(json.rungs)).toBe('good good good good good')
     expect(json.rungs[3].text).toBe('1450 passes, 1451 too big for the tunnel (1500 − 50); underlay passes 1500')

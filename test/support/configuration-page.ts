@@ -9,9 +9,11 @@ import { EXIT } from '../../src/errors.ts'
 
 const cell = (text: string): string => text.replaceAll('|', '\\|')
 
-function defaultOf({ defaultValue }: Option): string {
+function defaultOf({ defaultValue, defaultValueDescription }: Option): string {
   if (defaultValue === undefined || defaultValue === false) return ''
-  return Array.isArray(defaultValue) && defaultValue.length === 0 ? '' : `\`${String(defaultValue)}\``
+  return Array.isArray(defaultValue) && defaultValue.length === 0
+    ? ''
+    : `\`${defaultValueDescription ?? String(defaultValue)}\``
 }
 
 function flagRow(option: Option): string {

@@ -51,7 +51,7 @@ const vxlanModule: Check = {
       ]
     }
     if (vxlan === 'unknown') return [unseen('whether the kernel has vxlan: its modules are out of sight here')]
-    const message = `kernel ${kernelRelease} has no vxlan module: "ip link add … type vxlan" says "operation not supported"`
+    const message = `kernel ${kernelRelease} has no vxlan module: "ip link add … type vxlan" says "operation not supported" or "unknown device type"`
     const remedy = 'run with --dataplane userspace (the default), which needs only /dev/net/tun'
     return [dataplane === 'kernel' ? error(message, remedy) : note(message, remedy)]
   },

@@ -1,5 +1,5 @@
 // `flannelette ping NODE`: the way to a node as a ladder, each rung with its verdict, the first that fails explained.
-import { Command, Option } from 'commander'
+import { Command, InvalidArgumentError, Option } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { climb, type LadderOptions, type Rung } from '../doctor/ladder.ts'
 import { readNodeView } from '../doctor/node-view.ts'
@@ -40,12 +40,20 @@ export function pingNodeCommand(exit: (code: number) => void): Command {
     .option('-n, --count <n>', 'echo requests on each rung (1-1000)', Number, 3)
     .addOption(
       new Option('--timeout <duration>', 'limit for the whole ladder, as 30s or 2m')
-        .argParser((text) => parseDuration('--timeout', text))
+        .argParser(parseLimit)
         .default(30_000, '30s'),
     )
     .option('--state-dir <path>', `where the daemon keeps its state (default: "${DEFAULT_STATE_DIRECTORY}")`)
     .addOption(new Option('-o, --output <form>', 'form of the result').choices(['text', 'json']).default('text'))
     .action(async (node: string, flags: Flags) => exit(await pingNode(node, flags)))
+}
+
+const LONGEST_MS = 86_400_000
+
+function parseLimit(text: string): number {
+  const ms = parseDuration(text)
+  if (ms > 0 && ms <= LONGEST_MS) return ms
+  throw new InvalidArgumentError('a time limit is above 0 and at most 24h')
 }
 
 async function pingNode(word: string, flags: Flags): Promise<number> {

@@ -1,9 +1,9 @@
-// What doctor and ping print, and lengths of time on their command lines.
+// What doctor and ping print, and what their command lines refuse.
 import { describe, expect, test } from 'vitest'
 import { type DoctorReport, doctorJson, doctorText, summaryOf } from '../../../src/cli/doctor-output.ts'
-import { parseDuration } from '../../../src/cli/duration.ts'
 import { rungText } from '../../../src/cli/ping-node.ts'
 import { error, type Finding, note, ok, type Remark, unseen, warning } from '../../../src/doctor/finding.ts'
+import { main } from '../../../src/main.ts'
 
 const TERMINAL = { colour: false, unicode: true }
 const ASCII = { colour: false, unicode: false }
@@ -97,17 +97,15 @@ test('a rung is a line, and one more for what to do', () => {
   expect(rungText({ ...rung, verdict: 'unproven', next: null }, TERMINAL)).toMatch(/^ {2}VTEP {6}\? {4}ICMP/)
 })
 
-describe('lengths of time', () => {
-  test.each([
-    ['500ms', 500],
-    ['30s', 30_000],
-    ['1m30s', 90_000],
-    ['1.5h', 5_400_000],
-  ])('%s', (text, ms) => {
-    expect(parseDuration('--timeout', text)).toBe(ms)
-  })
-
-  test.each(['', '30', '0s', '30 s', '-1s', '25h', '1x'])('not %j', (text) => {
-    expect(() => parseDuration('--timeout', text)).toThrow(/--timeout .* is no length of time/)
-  })
+test.each([
+  [['ping', 'host9'], /"host9" is no address of a node; give a public address/],
+  [['ping', '192.0.2.2', '--timeout', '30'], /--timeout.*a duration is wanted/],
+  [['ping', '192.0.2.2', '--timeout', '25h'], /at most 24h/],
+  [['ping', '192.0.2.2', '-n', 'x'], /--count NaN is out of range/],
+  [['doctor', '--peer'], /unknown option '--peer'.*--peers/],
+])('wrong usage is exit code 2: %j', async (argv, line) => {
+  const said: string[] = []
+  const code = await main(argv, { out: (text) => void said.push(text), err: (text) => void said.push(text) })
+  expect(said.join('')).toMatch(line)
+  expect({ code, lines: said.join('').split('\n').length }).toEqual({ code: 2, lines: 2 })
 })

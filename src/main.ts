@@ -6,8 +6,10 @@ import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
 import { configCommand } from './cli/config.ts'
 import { dockerOptsCommand } from './cli/docker-opts.ts'
+import { doctorCommand } from './cli/doctor.ts'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
+import { pingNodeCommand } from './cli/ping-node.ts'
 import { runCommand } from './cli/run.ts'
 import { goWords } from './config/flag-values.ts'
 import { runDaemon } from './daemon/daemon.ts'
@@ -41,6 +43,8 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .addCommand(labCommand())
     .addCommand(configCommand(output.out, exit))
     .addCommand(dockerOptsCommand())
+    .addCommand(pingNodeCommand(exit))
+    .addCommand(doctorCommand(exit))
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()

@@ -79,6 +79,11 @@ export function readSubnetFile(path: string): RememberedSubnet | null {
   } catch {
     return null
   }
+  return parseSubnetFile(text)
+}
+
+/** What the text of a subnet file says. */
+export function parseSubnetFile(text: string): RememberedSubnet {
   const values = parseDotenv(text)
   return {
     network: onlyPrefix(values.get('FLANNEL_NETWORK'), parsePrefix),

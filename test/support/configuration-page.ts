@@ -3,16 +3,20 @@
 import type { Command, Option } from 'commander'
 import { configCommand } from '../../src/cli/config.ts'
 import { dockerOptsCommand } from '../../src/cli/docker-opts.ts'
+import { doctorCommand } from '../../src/cli/doctor.ts'
 import { labCommand } from '../../src/cli/lab.ts'
+import { pingNodeCommand } from '../../src/cli/ping-node.ts'
 import { runCommand } from '../../src/cli/run.ts'
 import { FLAGS } from '../../src/config/flag-table.ts'
 import { EXIT } from '../../src/errors.ts'
 
 const cell = (text: string): string => text.replaceAll('|', '\\|')
 
-function defaultOf({ defaultValue }: Option): string {
+function defaultOf({ defaultValue, defaultValueDescription }: Option): string {
   if (defaultValue === undefined || defaultValue === false) return ''
-  return Array.isArray(defaultValue) && defaultValue.length === 0 ? '' : `\`${String(defaultValue)}\``
+  return Array.isArray(defaultValue) && defaultValue.length === 0
+    ? ''
+    : `\`${defaultValueDescription ?? String(defaultValue)}\``
 }
 
 function flagRow(option: Option): string {
@@ -148,7 +152,9 @@ export function configurationPage(): string {
     ...runFlags(run),
     ...flagTables(config, 'flannelette'),
     ...flagTables(dockerOptsCommand(), 'flannelette'),
-    ...flagTables(labCommand(), 'flannelette'),
+    ...[labCommand(), pingNodeCommand(() => {}), doctorCommand(() => {})].flatMap((one) =>
+      flagTables(one, 'flannelette'),
+    ),
   ]
   return `${BEFORE}${codes.join('\n')}\n\n## Commands\n\n${flags.join('\n').trimEnd()}\n`
 }

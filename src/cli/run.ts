@@ -5,6 +5,7 @@ import {
   DRIVERS,
   parsePublicIp,
   parseRenewMargin,
+  parseResync,
   parseSourcePorts,
   parseWorkers,
   type RunOptions,
@@ -23,7 +24,7 @@ const EXAMPLES = `Examples:
 
 const EXITS = `
 Exit codes:
-  0  stopped by SIGTERM or SIGINT (device, routes and subnet.env stay unless --on-exit=remove)
+  0  stopped by SIGTERM or SIGINT (device, routes, rules and subnet.env stay unless --on-exit=remove)
   1  the node could not start, or its lease went to another host
   2  wrong usage or network config
   5  not permitted: a capability or a device is missing
@@ -46,6 +47,11 @@ interface Flags {
   sourcePorts: number
   udpChecksum: 'on' | 'off'
   onExit: RunOptions['onExit']
+  ipMasq: boolean
+  ipMasqFullyRandomDisable: boolean
+  iptablesResync: number
+  iptablesForwardRules: boolean
+  ipBlackholeRoute: boolean
   logFormat: RunOptions['logFormat']
   verbose: boolean
 }
@@ -85,7 +91,12 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
       16,
     )
     .addOption(choice('--udp-checksum <mode>', 'outer checksum of the kernel dataplane', ['on', 'off']))
-    .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
+    .addOption(choice('--on-exit <mode>', 'what becomes of device, routes, rules and subnet.env', ['keep', 'remove']))
+    .option('--ip-masq [bool]', 'masquerade what pods say to addresses outside the network', parseBoolean, false)
+    .option('--ip-masq-fully-random-disable [bool]', 'masqueraded ports in order, not at random', parseBoolean, false)
+    .option('--iptables-resync <seconds>', 'look so often at rules and blackhole route', parseResync, 5)
+    .option('--iptables-forward-rules [bool]', 'accept pod packets that the host forwards', parseBoolean, true)
+    .option('--ip-blackhole-route [bool]', "end packets to this node's absent pods here", parseBoolean, false)
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
     .option('-v, --verbose', 'log more', false)
     .action(async (flags: Flags) => {
@@ -98,6 +109,15 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
 /** The first choice is the default. */
 function choice(flags: string, about: string, choices: [string, ...string[]]): Option {
   return new Option(flags, about).choices(choices).default(choices[0])
+}
+
+/** As Go's flags take booleans. @throws FlanneletteError `usage` */
+function parseBoolean(text: string): boolean {
+  if (/^(1|t|true)$/i.test(text)) return true
+  if (/^(0|f|false)$/i.test(text)) return false
+  throw new FlanneletteError('usage', `"${text}" is neither true nor false`, {
+    remedy: 'write --FLAG=true or --FLAG=false',
+  })
 }
 
 function toOptions(flags: Flags): RunOptions {
@@ -125,6 +145,11 @@ function toOptions(flags: Flags): RunOptions {
     sourcePorts: flags.sourcePorts,
     udpChecksum: flags.udpChecksum === 'on',
     onExit: flags.onExit,
+    ipMasq: flags.ipMasq,
+    ipMasqFullyRandom: !flags.ipMasqFullyRandomDisable,
+    iptablesResyncSeconds: flags.iptablesResync,
+    iptablesForwardRules: flags.iptablesForwardRules,
+    blackholeRoute: flags.ipBlackholeRoute,
     logFormat: flags.logFormat,
     verbose: flags.verbose,
   }

@@ -39,6 +39,13 @@ export interface RunOptions {
   /** UDP ports that it sends from, 1 (the service port) to 256. */
   readonly sourcePorts: number
   readonly udpChecksum: boolean
+  readonly ipMasq: boolean
+  /** Masqueraded ports at random, where the kernel can. */
+  readonly ipMasqFullyRandom: boolean
+  /** Seconds between two looks at rules and blackhole route, 1 to 86 400. */
+  readonly iptablesResyncSeconds: number
+  readonly iptablesForwardRules: boolean
+  readonly blackholeRoute: boolean
   readonly onExit: 'keep' | 'remove'
   readonly logFormat: LogFormat
   readonly verbose: boolean
@@ -68,6 +75,11 @@ export function parseWorkers(text: string): number {
 /** `--source-ports`. @throws FlanneletteError `usage` */
 export function parseSourcePorts(text: string): number {
   return parseWithin('--source-ports', text, 256, 'a number')
+}
+
+/** `--iptables-resync`. @throws FlanneletteError `usage` */
+export function parseResync(text: string): number {
+  return parseWithin('--iptables-resync', text, 86_400, 'seconds')
 }
 
 /** Whether a driver can be shared by so many workers. @throws FlanneletteError `usage` */

@@ -7,6 +7,7 @@ import { type DaemonStatus, StatusFile, statusOf } from '../../../src/daemon/sta
 import { silentLog } from '../../../src/log.ts'
 import { MemoryLeases } from '../../../src/store/memory.ts'
 import { FakeDataplane } from '../../support/fake-dataplane.ts'
+import { FakeHostWork } from '../../support/fake-host-work.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
@@ -26,6 +27,8 @@ function make() {
     random: seededRandom(2),
     selectUnderlay: async () => ({ name: 'eth0', index: 2, address: 0xc0000201, mtuBytes: 1500, how: 'test' }),
     claimIdentity: async () => {},
+    hostWork: new FakeHostWork(),
+    ipMasq: false,
     subnetFile: `${directory}/subnet.env`,
     renewMarginMs: 3600_000,
   })

@@ -4,6 +4,7 @@ import { realpathSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
+import { cleanupCommand } from './cli/cleanup.ts'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
 import { runCommand } from './cli/run.ts'
@@ -36,6 +37,7 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .addHelpText('after', EXITS)
     .addCommand(runCommand(runDaemon, exit))
     .addCommand(labCommand())
+    .addCommand(cleanupCommand())
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()

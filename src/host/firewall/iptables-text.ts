@@ -59,13 +59,16 @@ export interface Repair {
 /**
  * What must be written so that the listing becomes `wanted` (`null`: nothing of ours). Our chain is compared as a whole
  * and rewritten as a whole, so that neither order nor a stranger in it goes unnoticed. In the hook only what carries our
- * comment or leads to our chain is ours: former versions of flannel put all their rules there. The jump is appended when
+ * comment, leads to our chain or says word for word what a rule of ours says is ours: former versions of flannel put all
+ * their rules there, the first ones without a comment. The jump is appended when
  * it is missing and stays where it is among others' rules otherwise: two programs that both insist on being first would
  * push each other away for ever.
  */
 export function repair(place: ChainPlace, wanted: ChainText | null, present: ChainListing): Repair {
   const { chain, hook } = place
-  const ours = present.hook.filter((line) => isOurs(place, line))
+  const former = new Set((wanted?.rules ?? []).map((line) => withoutComment(place, line.replace(chain, hook))))
+  const isFormer = (line: string) => former.has(withoutComment(place, line))
+  const ours = present.hook.filter((line) => isOurs(place, line) || isFormer(line))
   const keptAt = wanted === null ? -1 : ours.indexOf(wanted.jump)
   // -D takes the first rule that fits: of two equal jumps the first goes and the last stays, which is as good.
   const stale = ours.filter((_, index) => index !== keptAt)
@@ -89,6 +92,11 @@ export function repair(place: ChainPlace, wanted: ChainText | null, present: Cha
 
 function isOurs({ comment, chain }: ChainPlace, line: string): boolean {
   return line.includes(` --comment "${comment}"`) || new RegExp(` -[jg] ${chain}( |$)`).test(line)
+}
+
+/** A rule as former versions wrote it: without comment and random ports. */
+function withoutComment({ comment }: ChainPlace, line: string): string {
+  return line.replace(` -m comment --comment "${comment}"`, '').replace(' --random-fully', '')
 }
 
 function sameLines(one: readonly string[], other: readonly string[]): boolean {

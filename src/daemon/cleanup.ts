@@ -1,6 +1,6 @@
 // Taking flannelette off a host: everything that carries its tag or name, and nothing else. First all of it is found and
 // becomes a list of steps, which a person may read before anything happens; then the steps are taken.
-import { existsSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
 import { formatAddress, type Prefix, samePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -57,7 +57,8 @@ export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan>
   files.push(...abandoned)
   const names = [...(options.state ? MEMORY_FILES : []), ...RUNTIME_FILES]
   files.push(...names.map((name) => `${stateDirectory}/${name}`).filter((path) => existsSync(path)))
-  const directories = [identityDirectory, ...(options.state ? [stateDirectory] : [])].filter(isDirectory)
+  const emptied = (path: string) => readdirSync(path).every((name) => files.includes(`${path}/${name}`))
+  const directories = [identityDirectory, stateDirectory].filter((path) => isDirectory(path) && emptied(path))
   return {
     steps: [
       ...found.commands.map((command) => ({ kind: 'command' as const, ...command })),
@@ -75,19 +76,23 @@ export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan>
 export async function runCleanup(options: CleanupOptions, { steps }: CleanupPlan): Promise<void> {
   const release = isDirectory(options.stateDirectory) ? await holdFileLock(lockOf(options), 0) : () => {}
   if (release === null) throw running(pidIn(options.stateDirectory))
-  const failures: unknown[] = []
-  try {
-    for (const step of steps) {
-      try {
-        await take(step, whereOf(options))
-      } catch (error) {
-        failures.push(error)
-      }
-    }
-  } finally {
-    release()
-  }
+  // Our own lock is in the way of the state directory's end: directories come last.
+  const isLast = (step: CleanupStep) => step.kind === 'directory'
+  const failures = await takeAll(
+    steps.filter((step) => !isLast(step)),
+    options,
+  )
+  rmSync(lockOf(options), { force: true })
+  release()
+  failures.push(...(await takeAll(steps.filter(isLast), options)))
   if (failures.length > 0) throw failures[0]
+}
+
+/** Resolves with what failed. */
+async function takeAll(steps: readonly CleanupStep[], options: CleanupOptions): Promise<unknown[]> {
+  const failures: unknown[] = []
+  for (const step of steps) await take(step, whereOf(options)).catch((error: unknown) => failures.push(error))
+  return failures
 }
 
 /** A step as a line for a shell. */

@@ -44,7 +44,8 @@ export interface IptablesOptions {
   readonly alternative?: Alternative
 }
 
-type ChainWish = (name: RuleSetName) => ChainText | null
+/** `null`: nothing of ours. */
+type ChainWish = (name: RuleSetName) => ChainText | null | 'as it is'
 type TableRepair = Repair & { readonly table: string }
 
 export class Iptables implements Firewall {
@@ -72,7 +73,8 @@ export class Iptables implements Firewall {
     const randomFully = this.#options.randomFully === true && (await this.#identify())?.randomFully === true
     const repairs = await this.#repairs((name) => {
       const set = wanted.find((candidate) => candidate.name === name)
-      return set === undefined ? null : chainText(set, randomFully)
+      if (set === undefined) return this.#tidy ? 'as it is' : null
+      return chainText(set, randomFully)
     })
     if (repairs.length > 0) {
       const { argv, input } = this.#command(repairs)
@@ -97,7 +99,7 @@ export class Iptables implements Firewall {
     const places = RULE_SETS.map((name) => ({ place: CHAINS[name], wanted: wish(name) }))
     const repairs: TableRepair[] = []
     for (const { place, wanted } of places) {
-      if (wanted === null && (this.#tidy || !(await this.#mayHold(place.table)))) continue
+      if (wanted === 'as it is' || (wanted === null && !(await this.#mayHold(place.table)))) continue
       const found = repair(place, wanted, await this.#list(place))
       if (found.faults.length > 0) repairs.push({ ...found, table: place.table })
     }

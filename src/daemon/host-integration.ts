@@ -102,7 +102,10 @@ export class HostIntegration implements HostWork {
       for (const command of commands) log.info('blackhole-route', `blackhole route: ip ${command}`)
       return []
     } catch (error) {
-      log.error('blackhole-route-failed', `the blackhole route could not be kept: ${sentence(error)}`)
+      log[blackholeRoute ? 'error' : 'warn'](
+        'blackhole-route-failed',
+        `the blackhole route could not be kept: ${sentence(error)}`,
+      )
       return blackholeRoute ? [`the blackhole route is missing: ${(error as Error).message}`] : []
     }
   }

@@ -7,9 +7,11 @@ import { bridgeNetfilterProblem } from '../host/bridge-netfilter.ts'
 import type { FirewallMode } from '../host/firewall/firewall.ts'
 import { FirewallKeeper } from '../host/firewall/keeper.ts'
 import type { FamilyNetworks } from '../host/firewall/rules.ts'
+import { removeOtherDevices } from '../host/left-behind.ts'
 import type { Log } from '../log.ts'
 import type { HostWork } from './agent-options.ts'
 import type { LocalVtep } from './dataplane.ts'
+import { readIdentities } from './running-daemons.ts'
 
 export interface HostIntegrationOptions {
   readonly clock: Clock
@@ -50,7 +52,7 @@ export class HostIntegration implements HostWork {
     }
     const keeper = new FirewallKeeper({ mode, networks, masquerade, forward: forwardRules, randomFully })
     this.#keeper = keeper
-    this.#pass = this.#look().then(() => this.#tidy(keeper))
+    this.#pass = this.#look().then(() => this.#tidy(keeper, local.deviceName))
     await this.#pass
   }
 
@@ -110,18 +112,28 @@ export class HostIntegration implements HostWork {
     }
   }
 
-  /** What a former start wrote in another mode. Left-overs are no reason not to forward. */
-  async #tidy(keeper: FirewallKeeper): Promise<void> {
+  /** What a former start wrote in another mode, or made under another name. Left-overs are no reason not to forward. */
+  async #tidy(keeper: FirewallKeeper, deviceName: string): Promise<void> {
     const { log } = this.#options
     if (this.#stopped) return
     try {
       for (const { argv } of await keeper.removeOthers()) {
-        log.info('firewall-leftovers-removed', `rules of a former start were removed by ${argv.join(' ')}`)
+        log.info('firewall-leftover-removed', `rules of a former start were removed by ${argv.join(' ')}`)
+      }
+      if (!(await noOtherDaemon())) return
+      for (const name of await removeOtherDevices(deviceName)) {
+        log.info('device-leftover-removed', `${name}, the device of a former start, was removed`)
       }
     } catch (error) {
-      log.warn('firewall-leftovers-kept', `rules of a former start could not be removed: ${sentence(error)}`)
+      log.warn('leftovers-kept', `what a former start left could not be removed: ${sentence(error)}`)
     }
   }
+}
+
+/** Whether the guard of identities works, and shows no other daemon in this network namespace. */
+async function noOtherDaemon(): Promise<boolean> {
+  const { pids } = await readIdentities()
+  return pids.length === 1 && pids[0] === process.pid
 }
 
 function networksOf({ network, subnet, ipv6Network, ipv6Subnet }: LocalVtep): FamilyNetworks[] {

@@ -5,7 +5,7 @@ import { deleteBlackhole } from './blackhole-route.ts'
 import type { CommandOptions } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
-import { type AddressInfo, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
+import { type AddressInfo, batch, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { DEVICE_ALIAS, isOurRoute } from './route-protocol.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
@@ -33,6 +33,23 @@ export async function findLeftBehind(where: InNamespace = {}): Promise<LeftBehin
     commands: [...rules, ...words.map((line) => ({ argv: ['ip', ...line.split(' ')] }))],
     addresses: devices.flatMap(({ addr_info }) => addr_info ?? []),
   }
+}
+
+/**
+ * Takes away devices of ours but this one: of a former VNI or backend. Resolves with their names. Only where no other
+ * daemon runs, whose device would look the same.
+ * @throws FlanneletteError `host-command`
+ */
+export async function removeOtherDevices(deviceName: string, where: InNamespace = {}): Promise<readonly string[]> {
+  const links = await showJson<LinkInfo>('ip', ['link', 'show'], where)
+  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && ifname !== deviceName)
+  const names = stale.map(({ ifname }) => ifname)
+  await batch(
+    'ip',
+    names.map((name) => `link delete dev ${name}`),
+    where,
+  )
+  return names
 }
 
 function planRoutes(routes: readonly RouteInfo[]): string[] {

@@ -53,6 +53,11 @@ test('the defaults of run are those of flannel where flannel has them', async ()
     sourcePorts: 16,
     udpChecksum: true,
     onExit: 'keep',
+    ipMasq: false,
+    ipMasqFullyRandom: true,
+    iptablesResyncSeconds: 5,
+    iptablesForwardRules: true,
+    blackholeRoute: false,
     logFormat: 'auto',
     verbose: false,
   })
@@ -65,6 +70,8 @@ test('every flag of run arrives', async () => {
     ...['--source-allow=10.8.1.1/16', '--source-allow=fd00:8::1/64'],
     ...['--workers=2', '--source-ports=1'],
     ...['--driver=plain', '--udp-gso=on', '--tun-offload=off'],
+    ...['--ip-masq', '--ip-masq-fully-random-disable=true', '--iptables-resync=60'],
+    ...['--iptables-forward-rules=false', '--ip-blackhole-route'],
     ...['--on-exit=remove', '--log-format=json', '-v'],
   )
   expect(options).toEqual({
@@ -87,6 +94,11 @@ test('every flag of run arrives', async () => {
     sourcePorts: 1,
     udpChecksum: false,
     onExit: 'remove',
+    ipMasq: true,
+    ipMasqFullyRandom: false,
+    iptablesResyncSeconds: 60,
+    iptablesForwardRules: false,
+    blackholeRoute: true,
     logFormat: 'json',
     verbose: true,
   })

@@ -6,9 +6,12 @@ import type { FirewallMode } from '../../src/host/firewall/firewall.ts'
 export class FakeHostWork implements HostWork {
   readonly calls: string[] = []
   lacking: string | null = null
+  /** A start waits for this. */
+  gate: Promise<void> = Promise.resolve()
 
   async start(local: LocalVtep, mode: FirewallMode): Promise<void> {
     this.calls.push(`start ${local.deviceName} ${mode}`)
+    await this.gate
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {

@@ -66,7 +66,8 @@ export class FirewallKeeper {
     } else {
       for (const { wanted } of this.#firewalls) {
         const family = wanted[0]?.family ?? 'ip'
-        const variant = await new Iptables(family, {}, this.#where).variant()
+        // A missing program has been told of, and kept nothing.
+        const variant = await new Iptables(family, {}, this.#where).variant().catch(() => null)
         if (variant !== null) kept.add(`${family}-${variant}`)
       }
     }

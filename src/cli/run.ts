@@ -3,6 +3,7 @@ import { Command, Option } from 'commander'
 import {
   collectSourceAllow,
   DRIVERS,
+  flagsWithoutEffect,
   parsePublicIp,
   parseRenewMargin,
   parseResync,
@@ -99,8 +100,8 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .option('--ip-blackhole-route [bool]', "end packets to this node's absent pods here", parseBoolean, false)
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
     .option('-v, --verbose', 'log more', false)
-    .action(async (flags: Flags) => {
-      const options = toOptions(flags)
+    .action(async (flags: Flags, command: Command) => {
+      const options = toOptions(flags, (flag) => wasGiven(command, flag))
       surviveLostOutput()
       exit(await run(options))
     })
@@ -120,7 +121,12 @@ function parseBoolean(text: string): boolean {
   })
 }
 
-function toOptions(flags: Flags): RunOptions {
+function wasGiven(command: Command, flag: string): boolean {
+  const option = command.options.find(({ long }) => long === flag)
+  return option !== undefined && command.getOptionValueSource(option.attributeName()) === 'cli'
+}
+
+function toOptions(flags: Flags, given: (flag: string) => boolean): RunOptions {
   // Checked here and not by commander, which would complain of it before a misspelt flag.
   if (flags.store === undefined) {
     throw new FlanneletteError('usage', '--store is missing', {
@@ -152,5 +158,6 @@ function toOptions(flags: Flags): RunOptions {
     blackholeRoute: flags.ipBlackholeRoute,
     logFormat: flags.logFormat,
     verbose: flags.verbose,
+    notices: flagsWithoutEffect(flags.dataplane, given),
   }
 }

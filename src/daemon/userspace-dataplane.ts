@@ -24,7 +24,7 @@ import { removeOverlayLink } from '../host/overlay-link.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
-import { joiningFeatures, receivesTrains, socketFeatures } from './driver-features.ts'
+import { joiningFeatures, readingFeatures, receivesTrains, socketFeatures } from './driver-features.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 import { carriesAddress, closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
@@ -128,15 +128,16 @@ export class UserspaceDataplane implements Dataplane {
   /** Finds out what the kernel takes off our hands, and says so. */
   async #chooseFeatures(local: LocalVtep, tun: OpenTun, { receiving }: UnderlaySockets) {
     const { driver, udpGso } = this.#options
+    const reading = readingFeatures(this.#options, tun.features)
     const joining = joiningFeatures(this.#options, release())
     const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
     if (driver !== 'offload') {
       if (!receivesTrains(driver)) for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
-      this.#report.begin([...tun.features, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)])
+      this.#report.begin([...reading, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)])
       return { maxSegments: 1, joins }
     }
     const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, receiving[0]!, udpGso)
-    this.#report.begin([...tun.features, ...joining, ...features])
+    this.#report.begin([...reading, ...joining, ...features])
     return { maxSegments, joins }
   }
 

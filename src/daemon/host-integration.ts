@@ -5,6 +5,7 @@ import { FlanneletteError } from '../errors.ts'
 import { keepBlackholeRoutes } from '../host/blackhole-route.ts'
 import { bridgeNetfilterProblem } from '../host/bridge-netfilter.ts'
 import type { FirewallMode } from '../host/firewall/firewall.ts'
+import { forwardPolicyProblem } from '../host/firewall/forward-policy.ts'
 import { FirewallKeeper } from '../host/firewall/keeper.ts'
 import type { FamilyNetworks } from '../host/firewall/rules.ts'
 import { removeOtherDevices } from '../host/left-behind.ts'
@@ -50,6 +51,7 @@ export class HostIntegration implements HostWork {
       const missing = bridgeNetfilterProblem(networks.map(({ family }) => family))
       if (missing !== null) log.warn('bridge-netfilter-missing', `${missing.message}; ${missing.remedy}`)
     }
+    if (forwardRules) await this.#warnOfPolicies(mode)
     const keeper = new FirewallKeeper({ mode, networks, masquerade, forward: forwardRules, randomFully })
     this.#keeper = keeper
     this.#pass = this.#look().then(() => this.#tidy(keeper, local.deviceName))
@@ -110,6 +112,11 @@ export class HostIntegration implements HostWork {
       )
       return blackholeRoute ? [`the blackhole route is missing: ${(error as Error).message}`] : []
     }
+  }
+
+  async #warnOfPolicies(mode: FirewallMode): Promise<void> {
+    const problem = await forwardPolicyProblem(mode).catch(() => null)
+    if (problem !== null) this.#options.log.warn('forward-policy-drop', problem)
   }
 
   /** What a former start wrote in another mode, or made under another name. Left-overs are no reason not to forward. */

@@ -33,7 +33,10 @@ export class HostIntegration implements HostWork {
   #networks: readonly FamilyNetworks[] = []
   #timer: Timer | null = null
   #stopped = false
-  #firstPass = true
+  /** All rules were right once: what differs later somebody changed. */
+  #written = false
+  /** Routes of former starts are gone. */
+  #routesTidy = false
   /** A pass that is under way: a stop waits for it. */
   #pass: Promise<void> = Promise.resolve()
   #problems: readonly string[] = []
@@ -74,7 +77,6 @@ export class HostIntegration implements HostWork {
   async #look(): Promise<void> {
     if (this.#stopped) return
     this.#problems = [...(await this.#keepRules()), ...(await this.#keepRoute())]
-    this.#firstPass = false
     const { blackholeRoute, clock, resyncMs } = this.#options
     if (this.#stopped || (this.#keeper?.keeps !== true && !blackholeRoute)) return
     this.#timer = clock.after(resyncMs, () => {
@@ -88,9 +90,10 @@ export class HostIntegration implements HostWork {
     const { repaired = [], failures = [] } = (await this.#keeper?.sync()) ?? {}
     if (repaired.length > 0) {
       const faults = { faults: repaired.join('; ') }
-      if (this.#firstPass) log.info('firewall-written', 'firewall rules were written', faults)
+      if (!this.#written) log.info('firewall-written', 'firewall rules were written', faults)
       else log.warn('firewall-repaired', 'firewall rules had been changed by somebody and were put right', faults)
     }
+    if (failures.length === 0) this.#written = true
     for (const failure of failures) {
       log[masquerade ? 'error' : 'warn']('firewall-failed', `firewall rules could not be written: ${sentence(failure)}`)
     }
@@ -99,11 +102,12 @@ export class HostIntegration implements HostWork {
 
   async #keepRoute(): Promise<readonly string[]> {
     const { log, blackholeRoute } = this.#options
-    if (!blackholeRoute && !this.#firstPass) return []
+    if (!blackholeRoute && this.#routesTidy) return []
     const wanted = blackholeRoute ? this.#networks.map(({ subnet }) => subnet) : []
     try {
       const commands = await keepBlackholeRoutes(wanted)
       for (const command of commands) log.info('blackhole-route', `blackhole route: ip ${command}`)
+      this.#routesTidy = true
       return []
     } catch (error) {
       log[blackholeRoute ? 'error' : 'warn'](

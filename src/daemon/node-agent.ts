@@ -90,9 +90,14 @@ export class NodeAgent {
     if (this.#state !== 'ready') return this.#state
     const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }
     const moving = this.#options.dataplane.impairment() === null && pending === 0
-    const complete = conflicts.length === 0 && this.#options.hostWork.problem() === null
+    const complete = conflicts.length === 0 && this.hostProblem === null
     const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && complete
     return healthy ? 'ready' : 'degraded'
+  }
+
+  /** What this node lacks on its host, in one phrase; `null` when nothing. */
+  get hostProblem(): string | null {
+    return this.#options.hostWork.problem()
   }
 
   get local(): LocalVtep | null {

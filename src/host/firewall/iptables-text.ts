@@ -62,19 +62,24 @@ export interface Repair {
  * comment, leads to our chain or says word for word what a rule of ours says is ours: former versions of flannel put all
  * their rules there, the first ones without a comment. The jump is appended when
  * it is missing and stays where it is among others' rules otherwise: two programs that both insist on being first would
- * push each other away for ever.
+ * push each other away for ever. `listed` is how the program prints what is wanted, where that was seen.
  */
-export function repair(place: ChainPlace, wanted: ChainText | null, present: ChainListing): Repair {
+export function repair(
+  place: ChainPlace,
+  wanted: ChainText | null,
+  present: ChainListing,
+  listed: ChainText | null = wanted,
+): Repair {
   const { chain, hook } = place
   const former = new Set((wanted?.rules ?? []).map((line) => withoutComment(place, line.replace(chain, hook))))
   const isFormer = (line: string) => former.has(withoutComment(place, line))
   const ours = present.hook.filter((line) => isOurs(place, line) || isFormer(line))
-  const keptAt = wanted === null ? -1 : ours.indexOf(wanted.jump)
+  const keptAt = listed === null ? -1 : ours.indexOf(listed.jump)
   // -D takes the first rule that fits: of two equal jumps the first goes and the last stays, which is as good.
   const stale = ours.filter((_, index) => index !== keptAt)
   const faults: string[] = []
   const lines: string[] = []
-  const differs = wanted !== null && !sameLines(wanted.rules, present.chain ?? [])
+  const differs = listed !== null && !sameLines(listed.rules, present.chain ?? [])
   if (wanted !== null && present.chain === null) faults.push(`chain ${chain} is missing`)
   else if (differs) faults.push(`rules of ${chain} are missing, changed or out of order`)
   if (wanted === null && present.chain !== null) faults.push(`chain ${chain} is left over`)
@@ -88,6 +93,16 @@ export function repair(place: ChainPlace, wanted: ChainText | null, present: Cha
   lines.push(...wanted.rules)
   if (keptAt < 0) lines.push(wanted.jump)
   return { faults, lines }
+}
+
+/**
+ * How the program prints what was just written, by what it lists then; `null` where that cannot be it. Versions may print
+ * otherwise than we do, and a rule that is right must not be written again and again.
+ */
+export function printedForm(place: ChainPlace, written: ChainText, { hook, chain }: ChainListing): ChainText | null {
+  const [jump, ...more] = hook.filter((line) => isOurs(place, line))
+  if (jump === undefined || more.length > 0 || chain?.length !== written.rules.length) return null
+  return { jump, rules: chain }
 }
 
 function isOurs({ comment, chain }: ChainPlace, line: string): boolean {

@@ -8,6 +8,7 @@ import {
   type ChainPlace,
   type ChainText,
   chainText,
+  printedForm,
   type Repair,
   repair,
 } from './iptables-text.ts'
@@ -46,7 +47,7 @@ export interface IptablesOptions {
 
 /** `null`: nothing of ours. */
 type ChainWish = (name: RuleSetName) => ChainText | null | 'as it is'
-type TableRepair = Repair & { readonly table: string }
+type TableRepair = Repair & { readonly place: ChainPlace; readonly wanted: ChainText | null }
 
 export class Iptables implements Firewall {
   readonly #family: Family
@@ -56,6 +57,7 @@ export class Iptables implements Firewall {
   #version: IptablesVersion | null = null
   /** What is not wanted was looked for, and is gone. */
   #tidy = false
+  readonly #printed = new Map<ChainPlace, ChainText>()
 
   constructor(family: Family, options: IptablesOptions, where: InNamespace = {}) {
     this.#family = family
@@ -82,6 +84,7 @@ export class Iptables implements Firewall {
       if (result.exitCode !== 0) throw commandFailure(argv, result, this.#where.namespace)
     }
     this.#tidy = true
+    await this.#learn(repairs)
     return repairs.flatMap(({ faults }) => faults.map((fault) => `${this.#program}: ${fault}`))
   }
 
@@ -100,10 +103,18 @@ export class Iptables implements Firewall {
     const repairs: TableRepair[] = []
     for (const { place, wanted } of places) {
       if (wanted === 'as it is' || (wanted === null && !(await this.#mayHold(place.table)))) continue
-      const found = repair(place, wanted, await this.#list(place))
-      if (found.faults.length > 0) repairs.push({ ...found, table: place.table })
+      const listed = wanted === null ? null : (this.#printed.get(place) ?? wanted)
+      const found = repair(place, wanted, await this.#list(place), listed)
+      if (found.faults.length > 0) repairs.push({ ...found, place, wanted })
     }
     return repairs
+  }
+
+  async #learn(repairs: readonly TableRepair[]): Promise<void> {
+    for (const { place, wanted } of repairs) {
+      const printed = wanted === null ? null : printedForm(place, wanted, await this.#list(place))
+      if (printed !== null) this.#printed.set(place, printed)
+    }
   }
 
   /** The legacy variant makes a table by looking at it (and a nat table costs every connection something). */
@@ -114,7 +125,7 @@ export class Iptables implements Firewall {
   }
 
   #command(repairs: readonly TableRepair[]): Required<FirewallCommand> {
-    const tables = repairs.map(({ table, lines }) => `*${table}\n${lines.join('\n')}\nCOMMIT\n`)
+    const tables = repairs.map(({ place, lines }) => `*${place.table}\n${lines.join('\n')}\nCOMMIT\n`)
     return { argv: [`${this.#program}-restore`, '--noflush', `--wait=${LOCK_PATIENCE_S}`], input: tables.join('') }
   }
 

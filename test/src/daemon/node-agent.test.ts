@@ -78,8 +78,12 @@ describe('a start', () => {
   test('whose host lacks something is degraded until it has it', async () => {
     const hostWork = new FakeHostWork()
     hostWork.lacking = 'pods are not masqueraded'
-    const { agent } = await started(makeHost(), { hostWork })
-    expect(agent.state).toBe('degraded')
+    const host = makeHost()
+    const { agent, dataplane } = await started(host, { hostWork })
+    expect(statusOf(agent, dataplane, host.clock)).toMatchObject({
+      state: 'degraded',
+      hostProblem: 'pods are not masqueraded',
+    })
     hostWork.lacking = null
     expect(agent.state).toBe('ready')
   })

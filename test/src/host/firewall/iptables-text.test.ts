@@ -2,7 +2,13 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parsePrefix } from '../../../../dataplane/wire/prefix.ts'
-import { CHAINS, type ChainListing, chainText, repair } from '../../../../src/host/firewall/iptables-text.ts'
+import {
+  CHAINS,
+  type ChainListing,
+  chainText,
+  printedForm,
+  repair,
+} from '../../../../src/host/firewall/iptables-text.ts'
 import { masqueradeRules } from '../../../../src/host/firewall/rules.ts'
 
 const PLACE = CHAINS.masquerade
@@ -80,6 +86,21 @@ test('removal takes what carries our name, and a second one finds nothing', () =
       expect(repair(PLACE, null, after)).toEqual({ faults: [], lines: [] })
     }),
   )
+})
+
+test('what a program prints in words of its own is right once it was seen, and wrong again when it changes', () => {
+  const other = (line: string) => line.replace('0x4000/0x4000', '0x4000/0x00004000')
+  const written = restored(
+    { hook: [...FOREIGN], chain: null },
+    repair(PLACE, WANTED, { hook: FOREIGN, chain: null }).lines,
+  )
+  const present = { hook: written.hook, chain: written.chain!.map(other) }
+  expect(repair(PLACE, WANTED, present).faults).toHaveLength(1)
+  const printed = printedForm(PLACE, WANTED, present)
+  expect(repair(PLACE, WANTED, present, printed)).toEqual({ faults: [], lines: [] })
+  const changed = { ...present, chain: present.chain.toReversed() }
+  expect(repair(PLACE, WANTED, changed, printed).faults).toHaveLength(1)
+  expect(printedForm(PLACE, WANTED, { ...present, chain: present.chain.slice(1) })).toBeNull()
 })
 
 describe('a fault is told', () => {

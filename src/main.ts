@@ -4,6 +4,7 @@ import { realpathSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
+import { cleanupCommand } from './cli/cleanup.ts'
 import { configCommand } from './cli/config.ts'
 import { dockerOptsCommand } from './cli/docker-opts.ts'
 import { doctorCommand } from './cli/doctor.ts'
@@ -45,6 +46,7 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .addCommand(dockerOptsCommand())
     .addCommand(pingNodeCommand(exit))
     .addCommand(doctorCommand(exit))
+    .addCommand(cleanupCommand())
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()

@@ -151,7 +151,10 @@ export class Outbound {
     const packet = this.#packet
     packet.addressesAt += at - packet.at
     packet.at = at
-    this.#single(0, this.#likenessEntry, false)
+    this.#prepare(0, this.#likenessEntry)
+    const bytes = this.#encapBytes + packet.length
+    if (this.#batch.repeat(at - this.#encapBytes, bytes)) this.#cursor = at + packet.length
+    else this.#add(0, this.#likenessEntry, false)
   }
 
   /** One packet of `length` bytes at `at`, its virtio-net header in front of it. */
@@ -196,7 +199,8 @@ export class Outbound {
     if (sink === null && fits && isOwn && !this.#parts.settings.countsHop)
       this.#likeness.remember(this.#view, at, length)
     this.#likenessEntry = entry
-    this.#single(id, entry, !fits)
+    this.#prepare(id, entry)
+    this.#add(id, entry, !fits)
   }
 
   /** Step 3. */
@@ -224,8 +228,8 @@ export class Outbound {
     return this.#lastEntry
   }
 
-  /** Steps 5 and 6 for a packet that goes as it is; what follows its own length in the read is cut. */
-  #single(id: number, entry: number, alone: boolean): void {
+  /** Step 5 and the first half of 6 for a packet that goes as it is. */
+  #prepare(id: number, entry: number): void {
     const view = this.#view
     const { at, length } = this.#packet
     const vnet = vnetOf(at)
@@ -236,6 +240,11 @@ export class Outbound {
       this.#sink?.step({ kind: 'checksum', id, verdict: 'completed' })
     }
     this.#encapsulate(at, entry)
+  }
+
+  /** Step 6, second half, for a packet that goes as it is; what follows its own length in the read is cut. */
+  #add(id: number, entry: number, alone: boolean): void {
+    const { at, length } = this.#packet
     this.#place(id, at, this.#encapBytes + length, entry, alone)
     this.#batch.add(at - this.#encapBytes, this.#encapBytes + length)
     this.#cursor = at + length

@@ -5,6 +5,7 @@ import { enginePair, entriesFor, NODE_B } from '../../support/engine-pair.ts'
 import {
   countingBytes,
   fromTun,
+  icmpEcho,
   IPV6,
   openFromTun,
   tcpPacket,
@@ -50,6 +51,43 @@ describe.each(['vxlan', 'udp'] as const)('a packet behind one like it, in %s', (
     twin.outbound([read, longer, longer, read])
     expect(twin.pair.a.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
   })
+})
+
+/** Node A with as many source ports as a daemon has; the port, by number, of each frame that it sends. */
+function nodeWithPorts() {
+  const ports: number[] = []
+  const { a } = enginePair({
+    wrapSocket: (inner) => ({
+      maxSegments: inner.maxSegments,
+      senders: 16,
+      receive: (slots) => inner.receive(slots),
+      send(batch) {
+        for (let message = 0; message < batch.count; message++) {
+          for (let frame = 0; frame < batch.packets[message]!; frame++) ports.push(batch.sender[message]!)
+        }
+      },
+    }),
+  })
+  return { a, ports }
+}
+
+it.each(KINDS.slice(0, 3))('leaves from the port of its own flow: $name', ({ read }) => {
+  const { a, ports } = nodeWithPorts()
+  const foreign = () => a.counters.get('outbound.foreign-source')
+  const seen = new Set<number>()
+  for (let at = 10; at < HEADERS; at++) {
+    for (const change of [0x01, 0x02, 0x20, 0xff]) {
+      const other = read.slice()
+      other[at]! ^= change
+      const before = foreign()
+      a.sendFromTun(fromTun(icmpEcho()), other)
+      const alone = [ports.splice(0).slice(1), foreign() - before]
+      a.sendFromTun(read, other)
+      expect([ports.splice(0).slice(1), foreign() - before - Number(alone[1])], `byte ${at} ^ ${change}`).toEqual(alone)
+      for (const port of alone[0] as number[]) seen.add(port)
+    }
+  }
+  expect(seen.size).toBeGreaterThan(8)
 })
 
 it('goes by the table that is in force when it leaves', () => {

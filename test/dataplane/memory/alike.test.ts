@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { PacketMemory } from '../../../dataplane/memory/packet-memory.ts'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'
 import * as tcp from '../../../dataplane/wire/tcp.ts'
+import * as udp from '../../../dataplane/wire/udp.ts'
 import { alikeTwin } from '../../support/alike-twin.ts'
 import { countingBytes, IPV6, type TcpOptions, tcpPacket, udpPacket, viewOf } from '../../support/packets.ts'
 import { withChecksums } from '../../support/resplit.ts'
@@ -131,6 +132,32 @@ describe('frames of a train', () => {
       frames[2]!.set(other, train.ipAt)
       expect(countOf({ ...train, frames })).toBe(1)
     }
+  })
+
+  it('end before a UDP datagram without a checksum, also when none is what its sum comes to', () => {
+    const train = trainOf({}, false, 3, 22, 0, 64)
+    const frames = train.frames.map((frame) => frame.slice())
+    const field = train.ipAt + train.ipBytes + udp.CHECKSUM_OFFSET
+    const view = viewOf(frames[2]!)
+    const last = frames[2]!.length - 2
+    view.setUint16(last, 0)
+    frames[2]!.set(withChecksums(frames[2]!.slice(train.ipAt)), train.ipAt)
+    view.setUint16(last, view.getUint16(field))
+    view.setUint16(field, 0xffff)
+    expect(countOf({ ...train, frames })).toBe(2)
+    view.setUint16(field, 0)
+    expect(countOf({ ...train, frames })).toBe(1)
+  })
+
+  it.each([{}, IPV6])('end before one whose addresses have changed places, which no sum shows: %j', (options) => {
+    const train = trainOf(options, false, 3, 22, 0, 64)
+    const frames = train.frames.map((frame) => frame.slice())
+    const source = train.ipAt + (train.ipBytes === 20 ? 12 : 8)
+    const width = train.ipBytes === 20 ? 4 : 16
+    const addresses = train.frames[2]!.slice(source, source + 2 * width)
+    frames[2]!.set(addresses.subarray(width), source)
+    frames[2]!.set(addresses.subarray(0, width), source + width)
+    expect(countOf({ ...train, frames })).toBe(1)
   })
 
   it('end before an identification that does not follow, without DF', () => {

@@ -3,6 +3,7 @@ import { Command, Option } from 'commander'
 import {
   collectSourceAllow,
   DRIVERS,
+  flagsWithoutEffect,
   parsePublicIp,
   parseRenewMargin,
   parseSourcePorts,
@@ -88,8 +89,8 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
     .option('-v, --verbose', 'log more', false)
-    .action(async (flags: Flags) => {
-      const options = toOptions(flags)
+    .action(async (flags: Flags, command: Command) => {
+      const options = toOptions(flags, (flag) => wasGiven(command, flag))
       surviveLostOutput()
       exit(await run(options))
     })
@@ -100,7 +101,12 @@ function choice(flags: string, about: string, choices: [string, ...string[]]): O
   return new Option(flags, about).choices(choices).default(choices[0])
 }
 
-function toOptions(flags: Flags): RunOptions {
+function wasGiven(command: Command, flag: string): boolean {
+  const option = command.options.find(({ long }) => long === flag)
+  return option !== undefined && command.getOptionValueSource(option.attributeName()) === 'cli'
+}
+
+function toOptions(flags: Flags, given: (flag: string) => boolean): RunOptions {
   // Checked here and not by commander, which would complain of it before a misspelt flag.
   if (flags.store === undefined) {
     throw new FlanneletteError('usage', '--store is missing', {
@@ -127,5 +133,6 @@ function toOptions(flags: Flags): RunOptions {
     onExit: flags.onExit,
     logFormat: flags.logFormat,
     verbose: flags.verbose,
+    notices: flagsWithoutEffect(flags.dataplane, given),
   }
 }

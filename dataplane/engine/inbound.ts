@@ -5,7 +5,7 @@
 //   3  source     the outer source must hold the lease in which the inner source lies
 //   4  ecn        congestion marks of the outer header are carried over; a tunnel that counts as a hop takes one off
 //   5  checksum   TCP and UDP verified; left open by a kernel next door: passed on as open
-//   6  merge      consecutive packets of a flow become one super-packet (coalesce.ts)
+//   6  merge      consecutive packets of a flow become one super-packet (coalesce.ts); of a train, frames alike in one go
 //   7  write      into the TUN (tun-writer.ts)
 //
 // Two things that a kernel VTEP next door (over veth) sends need care: packets whose checksum field holds only the

@@ -1,7 +1,7 @@
 // TUN → underlay. How a packet goes, each numbered line a step that can be traced:
 //
 //   1  read       one packet, or a super-packet that stands for many, with its virtio-net header
-//   2  check      version, lengths, virtio-net header against the packet behind it
+//   2  check      version, lengths, virtio-net header against the packet behind it; one like the last (likeness.ts) goes to 5
 //   3  lookup     longest prefix → remote VTEP; a miss is answered with ICMP
 //   4  fit        larger than the MTU: answered with ICMP (DF), or sent alone for the underlay to fragment
 //   5  segment    a super-packet is cut; an open checksum is completed

@@ -68,6 +68,9 @@ export class Coalescer {
   /** The first `#open` are in use, oldest first. */
   readonly #runs: Run[]
   #open = 0
+  /** The run that took the latest packet, while it is open, and where that packet lies. */
+  #tail: Run | null = null
+  #tailAt = 0
 
   constructor(memory: PacketMemory, writer: TunWriter, trust: GsoTrust) {
     this.#memory = memory
@@ -90,12 +93,45 @@ export class Coalescer {
       if (mayMerge && this.#continues(run, packet) && (!isShort || this.#trust.shortTail)) {
         this.#append(run, id, packet, frameBytes)
         if (pushed || isShort || run.packets === MAX_PACKETS) this.#flush(index)
+        else this.#remember(run, packet.at)
         return
       }
       this.#flush(index)
     }
     if (mayMerge && !pushed) this.#begin(id, packet, frameBytes, partial)
     else this.#writeAlone(id, packet, frameBytes, partial)
+  }
+
+  /**
+   * Takes more of a train, a frame every `stride` bytes: as many of the `most` frames behind the one whose packet, the latest
+   * that was offered, lies at `at`, as are alike. All that was found out for that one is true of them, and they join the run
+   * that it is in. Returns how many; 0 when the packet at `at` was not joined, or nothing more can be.
+   */
+  extend(at: number, encapBytes: number, stride: number, most: number): number {
+    const run = this.#tail
+    if (run === null || this.#tailAt !== at) return 0
+    const { head, payloadBytes } = run
+    const { headerBytes } = head
+    const room = ((MAX_IP_BYTES - headerBytes - run.payloadTotal) / payloadBytes) | 0
+    const limit = Math.min(most, MAX_PACKETS - run.packets, room)
+    const length = headerBytes + payloadBytes
+    const count = this.#memory.countAlike(at - encapBytes, stride, limit, encapBytes, head.ipBytes, headerBytes, length)
+    for (let index = 1; index <= count; index++) {
+      run.frameBytesOf[run.packets] = stride
+      run.packets += 1
+      this.#memory.setIovec(run.iovecs, run.packets, at + index * stride + headerBytes, payloadBytes)
+    }
+    run.payloadTotal += count * payloadBytes
+    run.frameBytes += count * stride
+    if (head.protocol === ipv4.PROTOCOL_TCP) run.nextSequence = (run.nextSequence + count * payloadBytes) | 0
+    if (run.packets === MAX_PACKETS) this.#flush(this.#runs.indexOf(run))
+    else this.#tailAt = at + count * stride
+    return count
+  }
+
+  #remember(run: Run, at: number): void {
+    this.#tail = run
+    this.#tailAt = at
   }
 
   /** Whether the packet can be part of a joined one at all: payload, no IP options or extensions, nothing special in TCP. */
@@ -213,6 +249,7 @@ export class Coalescer {
       run.nextSequence = (tcp.getSequence(this.#view, transport) + run.payloadBytes) | 0
     }
     this.#memory.setIovec(run.iovecs, 1, packet.at, packet.length)
+    this.#remember(run, packet.at)
     this.sink?.step({ kind: 'merge', id, into: id, index: 0 })
   }
 
@@ -237,6 +274,7 @@ export class Coalescer {
     this.#open -= 1
     for (let next = index; next < this.#open; next++) this.#runs[next] = this.#runs[next + 1]!
     this.#runs[this.#open] = run
+    this.#tail = null
     const { head } = run
     if (run.packets === 1) {
       this.#writeAlone(run.id, head, run.frameBytes, run.partial)

@@ -5,7 +5,7 @@
 //   3  source     the outer source must hold the lease in which the inner source lies
 //   4  ecn        congestion marks of the outer header are carried over; a tunnel that counts as a hop takes one off
 //   5  checksum   TCP and UDP verified; left open by a kernel next door: passed on as open
-//   6  merge      consecutive packets of a flow become one super-packet (coalesce.ts)
+//   6  merge      consecutive packets of a flow become one super-packet (coalesce.ts); of a train, frames alike in one go
 //   7  write      into the TUN (tun-writer.ts)
 //
 // Two things that a kernel VTEP next door (over veth) sends need care: packets whose checksum field holds only the
@@ -77,6 +77,8 @@ export class Inbound {
   readonly #packet = new InnerPacket()
   #datagramSerial = 0
   #sink: StepSink | null = null
+  /** Whether frames may pass in numbers: while nobody looks at each, and nothing is to be written into each. */
+  #mayExtend: boolean
 
   constructor(parts: OutboundParts, table: ForwardingTable) {
     this.#memory = parts.memory
@@ -86,6 +88,7 @@ export class Inbound {
     this.#encapBytes = parts.encapsulation.headerBytes
     this.#counters = parts.counters
     this.#settings = parts.settings
+    this.#mayExtend = !parts.settings.countsHop
     this.#slots = new ReceiveSlots(parts.memory, SLOTS)
     const { mergeTcp = true, mergeUdp } = parts.settings
     const trust = new GsoTrust(parts.counters, { mergeTcp, mergeUdp })
@@ -102,6 +105,7 @@ export class Inbound {
 
   setSink(sink: StepSink | null): void {
     this.#sink = sink
+    this.#mayExtend = sink === null && !this.#settings.countsHop
     this.#writer.sink = sink
     this.#coalescer.sink = sink
     this.#sourceCheck.sink = sink
@@ -155,7 +159,14 @@ export class Inbound {
     }
     for (let done = 0; done < length; done += segmentSize) {
       this.#frame(slot, at + done, Math.min(segmentSize, length - done), 0)
+      if (this.#mayExtend) done += segmentSize * this.#extend(at + done, segmentSize, length - done)
     }
+  }
+
+  /** Takes at one go what goes on as the first frame, just done, of the `length` bytes at `at` did. Returns how many frames. */
+  #extend(at: number, segmentSize: number, length: number): number {
+    const whole = ((length / segmentSize) | 0) - 1
+    return whole > 0 ? this.#coalescer.extend(at + this.#encapBytes, this.#encapBytes, segmentSize, whole) : 0
   }
 
   /**

@@ -1,7 +1,7 @@
 // TUN → underlay. How a packet goes, each numbered line a step that can be traced:
 //
 //   1  read       one packet, or a super-packet that stands for many, with its virtio-net header
-//   2  check      version, lengths, virtio-net header against the packet behind it
+//   2  check      version, lengths, virtio-net header against the packet behind it; one like the last (likeness.ts) goes to 5
 //   3  lookup     longest prefix → remote VTEP; a miss is answered with ICMP
 //   4  fit        larger than the MTU: answered with ICMP (DF), or sent alone for the underlay to fragment
 //   5  segment    a super-packet is cut; an open checksum is completed
@@ -20,7 +20,6 @@ import { SendBatch } from '../io/send-batch.ts'
 import type { Settled, UnderlaySocket } from '../io/underlay-socket.ts'
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
-import * as ipv4 from '../wire/ipv4.ts'
 import * as udp from '../wire/udp.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
 import { addressOf } from './address-of.ts'
@@ -29,18 +28,15 @@ import { encapsulateEcn } from './ecn.ts'
 import { takeHop } from './hop.ts'
 import { IcmpAnswer } from './icmp-answer.ts'
 import { InnerPacket } from './inner-packet.ts'
+import { Likeness } from './likeness.ts'
+import { checkOutbound, destinationOf, gsoTypeOf, vnetOf } from './outbound-check.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
-import { MAX_HEADER_BYTES, Segmenter } from './segment.ts'
+import { Segmenter } from './segment.ts'
 import { senderOf } from './sender-of.ts'
 import { countSent, countSettled } from './sent-counts.ts'
 import type { EngineSettings } from './settings.ts'
 import { completeChecksum } from './transport-checksum.ts'
-
-// First bits of addresses that never belong to a lease: 169.254.0.0/16, ff00::/8, fe80::/10.
-const IPV4_LINK_LOCAL = 0xa9fe
-const IPV6_MULTICAST = 0xff
-const IPV6_LINK_LOCAL = 0x3fa
 
 /** What one read may bring: virtio-net header and the largest IP packet. */
 const READ_BYTES = virtioNet.HEADER_LEN + 65535
@@ -84,6 +80,9 @@ export class Outbound {
   #half: number
   #cursor: number
   readonly #packet = new InnerPacket()
+  /** The packet before this one, if it went as it was and the next like it will, and its entry. */
+  readonly #likeness = new Likeness()
+  #likenessEntry = NO_ENTRY
   readonly #own: OwnSubnets
   #table: ForwardingTable
   /** Signed, as is what is compared with it: an unsigned number above 2^31 is boxed when it is kept. */
@@ -116,10 +115,12 @@ export class Outbound {
 
   replaceTable(table: ForwardingTable): void {
     this.#table = table
+    this.#likeness.forget()
   }
 
   setSink(sink: StepSink | null): void {
     this.#sink = sink
+    this.#likeness.forget()
     this.#icmp.sink = sink
   }
 
@@ -139,20 +140,34 @@ export class Outbound {
         break
       }
       reads++
-      this.#take(at, read - virtioNet.HEADER_LEN)
+      const length = read - virtioNet.HEADER_LEN
+      if (this.#likeness.matches(this.#view, at, length)) this.#repeat(at)
+      else this.#take(at, length)
     }
     this.#counters.add(READ_CALLS, reads)
     this.#flush()
     return reads > 0 ? reads : error
   }
 
+  /** One packet at `at` that is like the one before: what was found out for that one is true of it. */
+  #repeat(at: number): void {
+    const packet = this.#packet
+    packet.addressesAt += at - packet.at
+    packet.at = at
+    this.#prepare(0, this.#likenessEntry)
+    const bytes = this.#encapBytes + packet.length
+    if (this.#batch.repeat(at - this.#encapBytes, bytes)) this.#cursor = at + packet.length
+    else this.#add(0, this.#likenessEntry, false)
+  }
+
   /** One packet of `length` bytes at `at`, its virtio-net header in front of it. */
   #take(at: number, length: number): void {
     const sink = this.#sink
     const packet = this.#packet
+    this.#likeness.forget()
     const id = sink === null ? 0 : packetId(this.#view, at, length)
     if (sink !== null) this.#traceRead(sink, id, at, length)
-    const reason = this.#check(at, length)
+    const reason = checkOutbound(this.#view, packet, at, length)
     if (reason !== null) {
       this.#drop(reason, id, at, Math.max(length, 0))
       return
@@ -163,7 +178,7 @@ export class Outbound {
       this.#icmp.networkUnreachable(id, packet)
       return
     }
-    const gsoSize = this.#gsoType(at) === virtioNet.GSO_NONE ? 0 : virtioNet.getGsoSize(this.#view, vnetOf(at))
+    const gsoSize = gsoTypeOf(this.#view, at) === virtioNet.GSO_NONE ? 0 : virtioNet.getGsoSize(this.#view, vnetOf(at))
     const size = gsoSize === 0 ? packet.length : packet.headerBytes + gsoSize
     const fits = size <= this.#mtu
     sink?.step({ kind: 'fit', id, length: size, mtuBytes: this.#mtu })
@@ -177,64 +192,28 @@ export class Outbound {
       this.#icmp.timeExceeded(id, packet)
       return
     }
-    if (!this.#own.containsSource(this.#view, packet)) this.#counters.add(FOREIGN_SOURCE, 1)
+    const isOwn = this.#own.containsSource(this.#view, packet)
+    if (!isOwn) this.#counters.add(FOREIGN_SOURCE, 1)
     packet.sender = senderOf(this.#view, packet, this.#parts.socket.senders)
-    if (gsoSize === 0) this.#single(id, entry, !fits)
-    else this.#superPacket(id, gsoSize, entry, !fits)
-  }
-
-  /** Step 2: is this a whole IP packet for somebody, and does its virtio-net header tell the truth? */
-  #check(at: number, length: number): DropReason | null {
-    const view = this.#view
-    const packet = this.#packet
-    const flaw = packet.read(view, at, length)
-    if (flaw !== null) return flaw
-    if (this.#isNoise()) return 'link-local-or-multicast'
-    const vnet = vnetOf(at)
-    const gsoType = this.#gsoType(at)
-    if (gsoType !== virtioNet.GSO_NONE) return this.#checkSuperPacket(gsoType, length)
-    if ((virtioNet.getFlags(view, vnet) & virtioNet.FLAG_NEEDS_CSUM) === 0) return null
-    const start = virtioNet.getChecksumStart(view, vnet)
-    const field = start + virtioNet.getChecksumOffset(view, vnet)
-    return start < packet.ipBytes || field + 2 > packet.length ? 'vnet-inconsistent' : null
-  }
-
-  /** Multicast, broadcast, link-local: the host's own noise, never for a lease. */
-  #isNoise(): boolean {
-    const destination = this.#view.getUint32(this.#destinationAt())
-    if (this.#packet.version === 4) return destination >>> 28 >= 14 || destination >>> 16 === IPV4_LINK_LOCAL
-    return destination >>> 24 === IPV6_MULTICAST || destination >>> 22 === IPV6_LINK_LOCAL
-  }
-
-  #destinationAt(): number {
-    return this.#packet.addressesAt + this.#packet.addressBytes / 2
-  }
-
-  /** A super-packet's type, sizes and headers agree. `hdr_len` is not looked at: kernels fill it with other things. */
-  #checkSuperPacket(gsoType: number, length: number): DropReason | null {
-    const packet = this.#packet
-    const isTcp = packet.protocol === ipv4.PROTOCOL_TCP
-    const gsoTcp = packet.version === 4 ? virtioNet.GSO_TCPV4 : virtioNet.GSO_TCPV6
-    if (gsoType !== (isTcp ? gsoTcp : virtioNet.GSO_UDP_L4)) return 'vnet-inconsistent'
-    if (virtioNet.getGsoSize(this.#view, vnetOf(packet.at)) === 0) return 'vnet-inconsistent'
-    if (packet.headerBytes === 0 || packet.length !== length) return 'vnet-inconsistent'
-    if (packet.headerBytes === packet.length) return 'vnet-inconsistent'
-    return packet.headerBytes > MAX_HEADER_BYTES ? 'headers-too-long' : null
-  }
-
-  /** GSO type without the ECN bit, which only says that CWR may be set. */
-  #gsoType(at: number): number {
-    return virtioNet.getGsoType(this.#view, vnetOf(at)) & ~virtioNet.GSO_ECN
+    if (gsoSize !== 0) {
+      this.#superPacket(id, gsoSize, entry, !fits)
+      return
+    }
+    if (sink === null && fits && isOwn && !this.#parts.settings.countsHop)
+      this.#likeness.remember(this.#view, at, length)
+    this.#likenessEntry = entry
+    this.#prepare(id, entry)
+    this.#add(id, entry, !fits)
   }
 
   /** Step 3. */
   #lookup(id: number): number {
     const entry =
-      this.#packet.version === 4 ? this.#lookupIpv4() : this.#table.lookupIpv6(this.#view, this.#destinationAt())
+      this.#packet.version === 4 ? this.#lookupIpv4() : this.#table.lookupIpv6(this.#view, destinationOf(this.#packet))
     this.#sink?.step({
       kind: 'lookup',
       id,
-      destination: addressOf(this.#view, this.#packet.version, this.#destinationAt()),
+      destination: addressOf(this.#view, this.#packet.version, destinationOf(this.#packet)),
       generation: this.#table.generation,
       entry: entry === NO_ENTRY ? null : this.#table.entry(entry),
     })
@@ -243,7 +222,7 @@ export class Outbound {
 
   /** The destination of the last packet is often that of this one. */
   #lookupIpv4(): number {
-    const destination = this.#view.getInt32(this.#destinationAt())
+    const destination = this.#view.getInt32(destinationOf(this.#packet))
     if (destination !== this.#lastDestination || this.#lastTable !== this.#table) {
       this.#lastTable = this.#table
       this.#lastDestination = destination
@@ -252,8 +231,8 @@ export class Outbound {
     return this.#lastEntry
   }
 
-  /** Steps 5 and 6 for a packet that goes as it is; what follows its own length in the read is cut. */
-  #single(id: number, entry: number, alone: boolean): void {
+  /** Step 5 and the first half of 6 for a packet that goes as it is. */
+  #prepare(id: number, entry: number): void {
     const view = this.#view
     const { at, length } = this.#packet
     const vnet = vnetOf(at)
@@ -264,6 +243,11 @@ export class Outbound {
       this.#sink?.step({ kind: 'checksum', id, verdict: 'completed' })
     }
     this.#encapsulate(at, entry)
+  }
+
+  /** Step 6, second half, for a packet that goes as it is; what follows its own length in the read is cut. */
+  #add(id: number, entry: number, alone: boolean): void {
+    const { at, length } = this.#packet
     this.#place(id, at, this.#encapBytes + length, entry, alone)
     this.#batch.add(at - this.#encapBytes, this.#encapBytes + length)
     this.#cursor = at + length
@@ -390,9 +374,4 @@ export class Outbound {
       errno: batch.errno[message]!,
     })
   }
-}
-
-/** Where the virtio-net header of the packet at `at` stands. */
-function vnetOf(at: number): number {
-  return at - virtioNet.HEADER_LEN
 }

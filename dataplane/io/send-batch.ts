@@ -63,6 +63,8 @@ export class SendBatch {
   readonly #slot = new Uint8Array(MESSAGES)
   /** The message that the last frame is part of. */
   #current = 0
+  /** Where the last frame's bytes end, 0 when nothing may be put behind them. */
+  #end = 0
 
   constructor(memory: PacketMemory, maxSegments: number) {
     this.#memory = memory
@@ -106,6 +108,28 @@ export class SendBatch {
     return true
   }
 
+  /**
+   * One more frame like the last one, of `length` bytes at `at`, for the same port and peer with the same `tos`. True when it
+   * has joined the last one's message, its bytes directly behind; else nothing has changed, and {@link frame} is to be asked.
+   */
+  repeat(at: number, length: number): boolean {
+    const message = this.#current
+    if (
+      at !== this.#end ||
+      this.#open[this.#slot[message]!] !== message ||
+      length !== this.frameBytes[message] ||
+      this.packets[message]! >= this.#maxSegments ||
+      this.bytes[message]! + length > MAX_MESSAGE_BYTES
+    ) {
+      return false
+    }
+    this.packets[message]! += 1
+    this.bytes[message]! += length
+    this.#memory.growIovec(this.iovecs, this.firstIovec[message]! + this.iovecCount[message]! - 1, length)
+    this.#end = at + length
+    return true
+  }
+
   #fits(open: number, address: number, port: number, tos: number, length: number, sender: number): boolean {
     return (
       length <= this.frameBytes[open]! &&
@@ -123,6 +147,7 @@ export class SendBatch {
   add(at: number, length: number): void {
     const message = this.#current
     const count = this.iovecCount[message]!
+    this.#end = at + length
     const next = this.firstIovec[message]! + count
     if (count > 0) {
       const end = this.#memory.iovecAt(this.iovecs, next - 1) + this.#memory.iovecLength(this.iovecs, next - 1)
@@ -142,6 +167,7 @@ export class SendBatch {
     this.#memory.setIovec(this.iovecs, next, at, length)
     this.#memory.setIovec(this.iovecs, next + 1, nextAt, nextLength)
     this.iovecCount[message]! += 2
+    this.#end = 0
   }
 
   /** The message that the frame made last is part of. */
@@ -204,6 +230,7 @@ export class SendBatch {
     this.#slot[0] = this.#slot[last]!
     this.#open[this.#slot[0]!] = 0
     this.#current = 0
+    this.#end = 0
     this.count = 1
     return true
   }
@@ -211,5 +238,6 @@ export class SendBatch {
   clear(): void {
     for (let message = 0; message < this.count; message++) this.#open[this.#slot[message]!] = NO_MESSAGE
     this.count = 0
+    this.#end = 0
   }
 }

@@ -1,6 +1,6 @@
 // The memory in which packets live: one fixed, shared WebAssembly memory per worker. The kernel reads and writes it
-// through the addresses in iovecs, the checksum kernel works on it in place, and nothing on the hot path allocates.
-import { CHECKSUM_WASM_BASE64 } from './checksum.generated.ts'
+// through the addresses in iovecs, the kernels (*.as.ts) work on it in place, and nothing on the hot path allocates.
+import { KERNELS_WASM_BASE64 } from './kernels.generated.ts'
 
 const PAGE_BYTES = 65536
 /** `struct iovec` on LP64 (readv(2)): base address and length, 8 bytes each. */
@@ -8,6 +8,17 @@ export const IOVEC_BYTES = 16
 
 /** Process address of the first byte of an array; the memory driver, which has no kernel to talk to, says 0. */
 export type AddressOf = (bytes: Uint8Array) => number
+
+/** Offsets within a frame and lengths in bytes; `length` is that of the IP packet. */
+export type CountAlike = (
+  at: number,
+  stride: number,
+  most: number,
+  ipAt: number,
+  ipBytes: number,
+  headerBytes: number,
+  length: number,
+) => number
 
 /**
  * Memory whose addresses all share their high half, so that an iovec base is one addition and no carry. The odds of
@@ -37,6 +48,8 @@ export class PacketMemory {
    * One's-complement sum of `length` bytes at `at`, folded, in network byte order, not complemented (RFC 1071).
    */
   readonly sum: (at: number, length: number) => number
+  /** How many of the frames behind the one at `at` go on as it did; see countAlike in alike.as.ts. */
+  readonly countAlike: CountAlike
   #reserved = PAGE_BYTES / 16 // offset 0 is never handed out: a zero offset in a structure is a mistake to be seen
 
   constructor(sizeBytes: number, addressOf: AddressOf = () => 0) {
@@ -46,11 +59,10 @@ export class PacketMemory {
     this.words = new Uint32Array(memory.buffer)
     this.baseHigh = Math.floor(base / 2 ** 32)
     this.baseLow = base >>> 0
-    const module = new WebAssembly.Module(Buffer.from(CHECKSUM_WASM_BASE64, 'base64'))
-    this.sum = new WebAssembly.Instance(module, { env: { memory } }).exports.sum as (
-      at: number,
-      length: number,
-    ) => number
+    const module = new WebAssembly.Module(Buffer.from(KERNELS_WASM_BASE64, 'base64'))
+    const kernels = new WebAssembly.Instance(module, { env: { memory } }).exports
+    this.sum = kernels.sum as PacketMemory['sum']
+    this.countAlike = kernels.countAlike as CountAlike
   }
 
   /** Sets a region aside for good, aligned to 64 bytes. @throws Error when the memory was made too small */

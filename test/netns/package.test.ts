@@ -83,7 +83,7 @@ test('it holds the program and its pages, and nothing that only its makers need'
   const ours = /^(dist\/(src|dataplane)\/.+\.c?js|docs\/.+\.md|README\.md|LICENSE|package\.json)$/
   expect(packed.filter((path) => !ours.test(path))).toEqual([])
   expect(packed).toContain('dist/src/launcher.cjs')
-  expect(packed).toContain('dist/dataplane/memory/checksum.generated.js')
+  expect(packed).toContain('dist/dataplane/memory/kernels.generated.js')
 })
 
 test('it is told apart from other versions', () => {

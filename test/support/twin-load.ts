@@ -12,6 +12,8 @@ import { Twin } from './twin.ts'
 import { train, vxlanFrame } from './vxlan-frame.ts'
 
 const BATCH = 24
+/** Bytes of a train that a datagram can carry. */
+const LARGEST_TRAIN = 65_000
 const STRANGER = '192.0.2.99'
 const VNET_LAYER = [{ fields: virtioNet.FIELDS, at: 0 }]
 const TUNNEL_LAYERS = [
@@ -23,10 +25,24 @@ const TUNNEL_LAYERS = [
 export function tunBatch(mutator: Mutator): Uint8Array[] {
   const reads: Uint8Array[] = []
   while (reads.length < BATCH) {
-    if (mutator.once(8)) reads.push(...mutator.run(1 + mutator.below(8)).map((packet) => fromTun(packet)))
+    const kind = mutator.below(8)
+    if (kind === 0) reads.push(...mutator.run(1 + mutator.below(8)).map((packet) => fromTun(packet)))
+    else if (kind === 1) reads.push(...alikeReads(mutator))
     else reads.push(...[oneRead(mutator)].filter((read) => read.length > 0))
   }
   return reads
+}
+
+/** Packets that follow each other, all open or none of them; here and there one with another byte in its headers, or its length. */
+function alikeReads(mutator: Mutator): Uint8Array[] {
+  const isOpen = mutator.once(2)
+  return mutator.run(2 + mutator.below(10)).map((packet) => {
+    const facts = inspect(packet)
+    const read = isOpen && typeof facts !== 'string' && facts.headerBytes > 0 ? openFromTun(packet) : fromTun(packet)
+    if (mutator.once(10)) read[mutator.below(Math.min(read.length, 40))] = mutator.below(256)
+    const resized = mutator.once(6) ? mutator.resize(read) : read
+    return resized.length > 0 ? resized : read
+  })
 }
 
 function oneRead(mutator: Mutator): Uint8Array {
@@ -62,6 +78,9 @@ export function underlayBatch(mutator: Mutator, encapsulation: EncapsulationName
     if (kind === 0) {
       const joined = train(mutator.run(2 + mutator.below(6)).map(frame))
       datagrams.push(arriving(joined.bytes, joined.segmentSize))
+    } else if (kind === 5) {
+      const joined = alikeTrain(mutator, encapsulation)
+      datagrams.push(arriving(joined.bytes, joined.segmentSize))
     } else if (kind === 1) {
       datagrams.push(arriving(frame(mutator.large()), mutator.pick([0, 0, 100, 1398, 1448])))
     } else if (kind < 5) {
@@ -71,6 +90,18 @@ export function underlayBatch(mutator: Mutator, encapsulation: EncapsulationName
     }
   }
   return datagrams
+}
+
+/** A train of frames of one size that follow each other, perhaps a byte or two of it changed, anywhere. */
+function alikeTrain(mutator: Mutator, encapsulation: EncapsulationName): ReturnType<typeof train> {
+  const padding = mutator.pick([0, 0, 6])
+  const packets = mutator.run(2 + mutator.below(mutator.once(6) ? 80 : 12))
+  const frames = packets.map((packet) => (encapsulation === 'udp' ? packet : vxlanFrame(packet, { padding })))
+  const joined = train(frames.slice(0, Math.floor(LARGEST_TRAIN / frames[0]!.length)))
+  for (let change = mutator.pick([0, 0, 1, 2]); change > 0; change--) {
+    joined.bytes[mutator.below(joined.bytes.length)] = mutator.below(256)
+  }
+  return joined
 }
 
 /** Runs at least so many frames each way through engine and reference. @throws Error at the first difference */

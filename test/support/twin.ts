@@ -4,7 +4,7 @@ import { DROP_REASON_NAMES } from '../../dataplane/drop-reason.ts'
 import type { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import type { SendBatch } from '../../dataplane/io/send-batch.ts'
 import type { UnderlaySocket } from '../../dataplane/io/underlay-socket.ts'
-import type { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
+import type { CountAlike, PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import type { Direction } from '../../dataplane/step.ts'
 import { fold, sumWords } from '../../dataplane/wire/internet-checksum.ts'
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'
@@ -43,6 +43,8 @@ const hex = (bytes: Uint8Array | undefined): string =>
 
 export class Twin {
   readonly pair: EnginePair
+  /** Frames that the engine took together with the one before them. */
+  alike = 0
   readonly #encapsulation: EncapsulationName
   readonly #sinks: Sink[] = []
   /** What the reference has counted, by names as in counters. */
@@ -61,6 +63,13 @@ export class Twin {
       // So late each time that no answer is held back.
       nowMs: () => (this.#nowMs += 1_000_000),
     })
+    const { countAlike } = this.pair.memory
+    const counted: CountAlike = (...facts) => {
+      const count = countAlike(...facts)
+      this.alike += count
+      return count
+    }
+    Object.assign(this.pair.memory, { countAlike: counted })
   }
 
   /** Times that the reference came to this end: `passed`, or the name of a drop reason. */

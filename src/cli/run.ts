@@ -1,5 +1,6 @@
 // `flannelette run`: flags to options.
 import { Command, Option } from 'commander'
+import { DEFAULT_ETCD_ENDPOINTS, DEFAULT_ETCD_PREFIX, type EtcdFlags, etcdOptions } from '../config/etcd-options.ts'
 import {
   collectSourceAllow,
   DRIVERS,
@@ -12,10 +13,10 @@ import {
 } from '../config/options.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
-import { FlanneletteError } from '../errors.ts'
 import { surviveLostOutput } from './interruption.ts'
 
 const EXAMPLES = `Examples:
+  flannelette run --etcd-endpoints https://10.0.0.5:2379 --etcd-cafile ca.pem
   flannelette run --store file:/run/flannelette/store
   flannelette run --store file:/run/flannelette/store --iface eth1 --log-format json
   flannelette run --store file:/run/flannelette/store --dataplane kernel --on-exit remove
@@ -29,8 +30,8 @@ Exit codes:
   5  not permitted: a capability or a device is missing
 `
 
-interface Flags {
-  store?: string
+interface Flags extends EtcdFlags {
+  store: string
   iface?: string
   publicIp?: number
   subnetFile: string
@@ -56,7 +57,14 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .description('run this node: take a lease, forward pod packets to the other nodes')
     .addHelpText('before', EXAMPLES)
     .addHelpText('after', EXITS)
-    .option('--store <store>', 'where leases live: file:DIR')
+    .option('--store <store>', 'where leases live: etcd, or file:DIR', 'etcd')
+    .option('--etcd-endpoints <urls>', 'comma list of etcd servers', DEFAULT_ETCD_ENDPOINTS)
+    .option('--etcd-prefix <prefix>', 'where in etcd config and leases are', DEFAULT_ETCD_PREFIX)
+    .option('--etcd-keyfile <path>', 'key of the client certificate, PEM')
+    .option('--etcd-certfile <path>', 'client certificate, PEM')
+    .option('--etcd-cafile <path>', "CA of etcd's certificate, PEM (default: those of the system)")
+    .option('--etcd-username <name>', 'user in etcd')
+    .option('--etcd-password <password>', 'its password; seen by everybody on this host who lists processes')
     .option('--iface <name|address>', 'underlay interface (default: that of the default route)')
     .option('--public-ip <address>', 'address that peers send to (default: that of the interface)', parsePublicIp)
     .option('--subnet-file <path>', "this node's subnet and MTU, for CNI plugins", DEFAULT_SUBNET_FILE)
@@ -101,15 +109,10 @@ function choice(flags: string, about: string, choices: [string, ...string[]]): O
 }
 
 function toOptions(flags: Flags): RunOptions {
-  // Checked here and not by commander, which would complain of it before a misspelt flag.
-  if (flags.store === undefined) {
-    throw new FlanneletteError('usage', '--store is missing', {
-      remedy: 'say where leases live: --store file:DIRECTORY',
-    })
-  }
   refuseWorkersOf(flags.driver, flags.workers)
   return {
     store: flags.store,
+    etcd: etcdOptions(flags),
     ...(flags.iface === undefined ? {} : { iface: flags.iface }),
     ...(flags.publicIp === undefined ? {} : { publicIp: flags.publicIp }),
     subnetFile: flags.subnetFile,

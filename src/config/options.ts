@@ -11,6 +11,7 @@ import {
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
+import type { EtcdOptions } from './etcd-options.ts'
 
 export type DataplaneKind = 'userspace' | 'kernel'
 
@@ -18,8 +19,9 @@ export type DataplaneKind = 'userspace' | 'kernel'
 export const DRIVERS: [WorkerDriver, ...WorkerDriver[]] = ['offload', 'plain', 'dgram', 'raw']
 
 export interface RunOptions {
-  /** `file:DIR` */
+  /** `etcd` or `file:DIR` */
   readonly store: string
+  readonly etcd: EtcdOptions
   readonly iface?: string
   /** Unsigned 32-bit IPv4 address. */
   readonly publicIp?: number

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 
 /** Milliseconds without a byte after which the wire counts as quiet. */
-const QUIET_MS = 25
+const QUIET_MS = 35
 
 export class EtcdProxy {
   readonly #target: number
@@ -64,6 +64,7 @@ export class EtcdProxy {
   #listen(): void {
     this.#server = createServer((near) => {
       this.connections++
+      this.#movedAt = performance.now()
       const far = connect(this.#target, '127.0.0.1')
       this.#pass(near, far)
       this.#pass(far, near)

@@ -25,7 +25,13 @@ const withLeader: Interceptor = (options, nextCall) => {
   return call as ReturnType<Interceptor>
 }
 
-/** @throws FlanneletteError `usage` when a file of the TLS side cannot be read */
+let generation = 0
+
+/**
+ * A client with one connection of its own: gRPC shares connections between clients whose options are the same, also one
+ * that was given up because nothing came through it.
+ * @throws FlanneletteError `usage` when a file of the TLS side cannot be read
+ */
 export function newClient(endpoint: string, options: EtcdOptions, withAuth: boolean): Etcd3 {
   const { username, password } = options
   const policy = PLAIN as unknown as NonNullable<NonNullable<IOptions['faultHandling']>['global']>
@@ -43,7 +49,7 @@ export function newClient(endpoint: string, options: EtcdOptions, withAuth: bool
       'grpc.max_receive_message_length': -1,
       'grpc.keepalive_time_ms': 10_000,
       'grpc.keepalive_timeout_ms': 5000,
-      'grpc.use_local_subchannel_pool': 1,
+      'grpc.primary_user_agent': `flannelette/${generation++}`,
       'grpc.enable_retries': 0,
       'grpc.enable_http_proxy': 0,
     },

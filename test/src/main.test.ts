@@ -40,6 +40,15 @@ test('the defaults of run are those of flannel where flannel has them', async ()
   expect(code).toBe(7)
   expect(options).toEqual({
     store: 'file:/tmp/x',
+    etcd: {
+      endpoints: ['http://127.0.0.1:4001', 'http://127.0.0.1:2379'],
+      prefix: '/coreos.com/network',
+      keyFile: null,
+      certFile: null,
+      caFile: null,
+      username: null,
+      password: null,
+    },
     subnetFile: '/run/flannel/subnet.env',
     stateDirectory: '/var/lib/flannelette',
     renewMarginMinutes: 60,
@@ -66,9 +75,20 @@ test('every flag of run arrives', async () => {
     ...['--workers=2', '--source-ports=1'],
     ...['--driver=plain', '--udp-gso=on', '--tun-offload=off'],
     ...['--on-exit=remove', '--log-format=json', '-v'],
+    ...['--etcd-endpoints=https://e:1', '--etcd-prefix=/p', '--etcd-keyfile=/k', '--etcd-certfile=/c'],
+    ...['--etcd-cafile=/ca', '--etcd-username=u', '--etcd-password=w'],
   )
   expect(options).toEqual({
     store: 'file:/s',
+    etcd: {
+      endpoints: ['https://e:1'],
+      prefix: '/p',
+      keyFile: '/k',
+      certFile: '/c',
+      caFile: '/ca',
+      username: 'u',
+      password: 'w',
+    },
     iface: 'eth1',
     publicIp: 0xc0000201,
     subnetFile: '/e',
@@ -92,11 +112,17 @@ test('every flag of run arrives', async () => {
   })
 })
 
+test('without --store leases live in etcd', async () => {
+  expect((await optionsOf()).options.store).toBe('etcd')
+})
+
 describe('wrong usage is one line and exit code 2', () => {
   test.each([
     ['an unknown flag, with the nearest one', ['run', '--ifcae', 'eth0'], /--ifcae.*--iface/],
     ['an unknown command, with the nearest one', ['rnu'], /rnu.*run/],
-    ['a missing store', ['run'], /--store/],
+    ['an etcd endpoint that is none', ['run', '--etcd-endpoints', 'ftp://a'], /ftp:\/\/a is no endpoint/],
+    ['a key without its certificate', ['run', '--etcd-keyfile', '/k'], /--etcd-keyfile without --etcd-certfile/],
+    ['a CA that is not there', ['run', '--etcd-endpoints', 'https://a', '--etcd-cafile', '/nowhere'], /\/nowhere/],
     ['a store of another kind', ['run', '--store', 'etcd:x', '--state-dir', '/nowhere'], /etcd:x.*file:/],
     ['a word that is no choice', ['run', '--store', 'file:/x', '--dataplane', 'xdp'], /xdp.*userspace, kernel/],
     ['a bad address', ['run', '--store', 'file:/x', '--public-ip', '10.1'], /--public-ip 10\.1 /],

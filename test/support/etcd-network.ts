@@ -5,7 +5,10 @@ import { once } from 'node:events'
 import { onTestFinished } from 'vitest'
 import { inNamespace } from '../../src/host/command.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
+import { silentLog } from '../../src/log.ts'
+import { EtcdConnection } from '../../src/store/etcd/connection.ts'
 import { type Host, RunningDaemon } from './daemon-under-test.ts'
+import { etcdOptionsFor } from './etcd-harness.ts'
 import { EtcdServer, startCluster } from './etcd-server.ts'
 import { ip, ownNamespace } from './own-namespace.ts'
 import { temporaryDirectory } from './temporary-directory.ts'
@@ -52,6 +55,19 @@ export class Underlay {
     await server.ready()
     server.ctl('put', `${PREFIX}/config`, CONFIG)
     return server
+  }
+
+  /** A client in the test process, by way of a port on the underlay: 192.0.2.254, in the namespace of the test run. */
+  connect(server: EtcdServer): EtcdConnection {
+    const device = `flx${process.pid}`
+    ip('link', 'add', device, 'type', 'veth', 'peer', 'name', 'test', 'netns', this.#switch)
+    onTestFinished(() => void ip('link', 'delete', device))
+    ip('-n', this.#switch, 'link', 'set', 'test', 'master', 'br0', 'up')
+    ip('address', 'add', '192.0.2.254/24', 'dev', device)
+    ip('link', 'set', device, 'up')
+    const calls = new EtcdConnection(etcdOptionsFor([server.url], PREFIX), 'test', silentLog)
+    onTestFinished(() => calls.close())
+    return calls
   }
 
   /** Three members at 192.0.2.101 to 103, with the network config. */
@@ -128,4 +144,31 @@ export class SteadyPing {
     const [, sent = '0', received = '0'] = /(\d+) packets transmitted, (\d+) received/.exec(this.#output) ?? []
     return { sent: Number(sent), lost: Math.max(0, Number(sent) - Number(received) - 1) }
   }
+}
+
+/** How much of a short ping is lost: `0%`. */
+export function pingLosses(from: Place, address: string): string {
+  try {
+    const words = ['ping', '-n', '-q', '-c', '3', '-i', '0.05', '-W', '2', address]
+    return /(\d+%) packet loss/.exec(ip('netns', 'exec', from.namespace, ...words))?.[1] ?? 'no answer'
+  } catch (error) {
+    return String((error as { stdout?: string }).stdout)
+  }
+}
+
+/** From now on a place's connections to etcd are reset, until the returned function is called. */
+export function rejectEtcd(place: Place): () => void {
+  return filter(place, 'output', 'tcp dport 2379 reject with tcp reset')
+}
+
+/** From now on nothing arrives at a place, or leaves it, that is of etcd. */
+export function dropEtcd(place: Place): () => void {
+  return filter(place, 'output', 'tcp dport { 2379, 2380 } drop; tcp sport { 2379, 2380 } drop')
+}
+
+function filter(place: Place, hook: string, rules: string): () => void {
+  const nft = (words: string) => execFileSync('ip', ['netns', 'exec', place.namespace, 'nft', words])
+  const lines = rules.split('; ').map((rule) => `add rule inet cut c ${rule}`)
+  nft(`add table inet cut; add chain inet cut c { type filter hook ${hook} priority 0 ; }; ${lines.join('; ')}`)
+  return () => void nft('delete table inet cut')
 }

@@ -36,6 +36,7 @@ export class LeaseWatch {
   readonly #options: LeaseWatchOptions
   readonly #table: LeaseTable
   #listed = false
+  #listedAtMs = Number.NEGATIVE_INFINITY
   #connected = false
   /** The latest news was `disconnected`. */
   #toldAway = false
@@ -76,14 +77,15 @@ export class LeaseWatch {
     if (!this.#listed) {
       await this.#table.list(calls)
       this.#listed = true
+      this.#listedAtMs = this.#options.clock.bootMs()
       yield this.#snapshot()
     }
     this.#progressRevision = 0
     await session.open(calls, pairs.range, this.#table.revision + 1)
-    // The consumer learns that the store is back, though perhaps nothing has changed.
-    if (!this.#connected) yield this.#snapshot()
     for (;;) {
-      if (this.#take(await session.next())) yield this.#snapshot()
+      const changed = this.#take(await session.next())
+      // The consumer learns that the store is back, though perhaps nothing has changed.
+      if (changed || !this.#connected) yield this.#snapshot()
     }
   }
 
@@ -116,7 +118,7 @@ export class LeaseWatch {
     if (failure instanceof CompactedError && this.#listed) {
       this.#listed = false
       // At once, unless that is what happens all the time.
-      if (this.#backoffMs === FIRST_BACKOFF_MS) return this.#lengthen(LONGEST_BACKOFF_MS, 0)
+      if (this.#options.clock.bootMs() - this.#listedAtMs >= STEADY_MS) return 0
     }
     const flapping = this.#connected && session.ageMs < STEADY_MS
     const longest = flapping ? LONGEST_FLAP_BACKOFF_MS : LONGEST_BACKOFF_MS

@@ -12,6 +12,11 @@ export const PROGRESS_MS = 10_000
 export const SILENCE_LIMIT_MS = 25_000
 /** Between two looks at the clock that counts suspended time. */
 const LOOK_MS = 5000
+/**
+ * A server that has created a watch may still find that its history does not reach back so far. It looks every 100 ms, and
+ * until then answers no questions: so long it is left alone, and then asked until it says something.
+ */
+const CONFIRM_MS = 250
 
 export class WatchSession {
   readonly #clock: Clock
@@ -23,6 +28,8 @@ export class WatchSession {
   #wake: () => void = () => {}
   #heardAtMs: number
   #created = false
+  /** It has said something after that. */
+  #confirmed = false
   #timer: Timer | null = null
 
   /** `name` is how messages call the store. */
@@ -33,7 +40,7 @@ export class WatchSession {
     this.#heardAtMs = this.#openedAtMs
   }
 
-  /** Resolves once the server has confirmed the watch. @throws what ended the stream before that */
+  /** Resolves once the server has told something on the watch, if only that there is nothing. @throws what ended it before */
   async open(calls: EtcdCalls, range: KeyRange, fromRevision: number): Promise<void> {
     this.#arm(OPEN_LIMIT_MS)
     const opening = calls.watch(range, fromRevision, {
@@ -41,7 +48,7 @@ export class WatchSession {
       onEnd: (error) => this.fail(error),
     })
     opening.then((stream) => this.#take(stream)).catch((error) => this.fail(error as Error))
-    while (!this.#created) {
+    while (!this.#confirmed) {
       if (this.#failure !== null) throw this.#failure
       await this.#news()
     }
@@ -86,8 +93,10 @@ export class WatchSession {
       this.fail(this.#away(`the server cancelled the watch: ${message.reason || 'no reason'}`))
     } else if (message.created) {
       this.#created = true
-      this.#arm(LOOK_MS)
+      this.#arm(CONFIRM_MS)
     } else {
+      if (!this.#confirmed) this.#arm(LOOK_MS)
+      this.#confirmed = true
       this.#mail.push(message)
     }
     this.#wake()
@@ -100,8 +109,11 @@ export class WatchSession {
 
   #look(): void {
     const silentMs = this.#clock.bootMs() - this.#heardAtMs
-    if (!this.#created) {
+    if (!this.#created || (!this.#confirmed && this.ageMs >= OPEN_LIMIT_MS)) {
       this.fail(this.#away(`no watch within ${OPEN_LIMIT_MS / 1000} s`))
+    } else if (!this.#confirmed) {
+      this.#stream?.requestProgress()
+      this.#arm(CONFIRM_MS)
     } else if (silentMs >= SILENCE_LIMIT_MS) {
       this.fail(this.#away(`the watch said nothing for ${Math.round(silentMs / 1000)} s`))
     } else {

@@ -57,6 +57,8 @@ export function newClient(endpoint: string, options: EtcdOptions, withAuth: bool
 }
 
 function tls(options: EtcdOptions): NonNullable<IOptions['credentials']> {
+  // gRPC names an IP address as the server to speak to, of which Node warns on stderr, in the midst of the log.
+  Object.assign(process, { noDeprecation: true })
   // `null` roots are gRPC's word for its own; etcd3's types do not say so.
   return readTlsMaterial(options) as NonNullable<IOptions['credentials']>
 }

@@ -98,13 +98,21 @@ export class EtcdStore implements LeaseStore {
 
   /** Says what flanneld does not: which key, which API, and whether the config stands one level too high. */
   async #missingConfig(key: string): Promise<never> {
-    const { pairs } = await this.#calls.range({ from: this.#prefix === '' ? '/' : this.#prefix, to: null })
-    const above = pairs[0]?.value.trim().startsWith('{')
-      ? ` (but ${this.#prefix} itself holds JSON: it belongs there)`
-      : ''
+    const above = (await this.#holdsJson(this.#prefix)) ? ` (but ${this.#prefix} itself holds JSON: move it)` : ''
     const message = `there is no network config at ${key} of ${this.name}, by etcd's API v3${above}`
     const example = `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}`
     const remedy = `write one, for example: ETCDCTL_API=3 etcdctl put ${key} '${example}'`
     throw new FlanneletteError('config-missing', message, { remedy, retryable: true })
+  }
+
+  /** A guess for a message: a user without rights up there has none. */
+  async #holdsJson(key: string): Promise<boolean> {
+    if (key === '') return false
+    try {
+      const { pairs } = await this.#calls.range({ from: key, to: null })
+      return pairs[0]?.value.trim().startsWith('{') === true
+    } catch {
+      return false
+    }
   }
 }

@@ -67,14 +67,17 @@ function absence(status: string, text: string, base: Base): Omit<Failure, 'endpo
     const remedy = 'compact and defragment it, then etcdctl alarm disarm'
     return { ...away, elsewhere: false, why: 'its database is full', remedy }
   }
-  if (base.endpoint.startsWith('http:') && /Connection dropped|ECONNRESET|Protocol error/i.test(text)) {
-    return { ...away, why: 'it closed the connection', remedy: 'if it speaks TLS, use https:// in --etcd-endpoints' }
+  if (/Connection dropped|ECONNRESET|Protocol error|Failed to connect|before secure TLS/i.test(text)) {
+    const [other, speaks] = base.endpoint.startsWith('https:') ? ['http', 'does not speak'] : ['https', 'speaks']
+    const remedy = `check that etcd runs at ${base.endpoint}; if it ${speaks} TLS, give ${other}:// in --etcd-endpoints`
+    return { ...away, why: 'it closed the connection', remedy }
   }
   return { ...away, why: lastReason(base.why) }
 }
 
-/** grpc-js puts the cause behind its own words. */
-function lastReason(text: string): string {
+/** grpc-js puts the cause behind its own words, and a time, which would make every line of the log another one. */
+function lastReason(words: string): string {
+  const text = words.replace(/ \(\d{4}-\d\d-\d\dT[^)]*\)/g, '')
   return /Last error: (.*?)\.?(?: Resolution note:.*)?$/s.exec(text)?.[1]?.replace(/^Error: /, '') ?? text
 }
 

@@ -2,7 +2,7 @@
 // etcd as their store, a kernel VTEP whose lease is written by hand, and a ping that counts what it loses.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { onTestFinished } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { inNamespace } from '../../src/host/command.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
 import { silentLog } from '../../src/log.ts'
@@ -71,13 +71,14 @@ export class Underlay {
   }
 
   /** Three members at 192.0.2.101 to 103, with the network config. */
-  async cluster(): Promise<EtcdServer[]> {
-    const servers = await startCluster([101, 102, 103].map((last) => this.place(last)))
+  async cluster(): Promise<{ servers: EtcdServer[]; places: Place[] }> {
+    const places = [101, 102, 103].map((last) => this.place(last))
+    const servers = await startCluster(places)
     onTestFinished(async () => {
       for (const server of servers) await server.stop()
     })
     servers[0]!.ctl('put', `${PREFIX}/config`, CONFIG)
-    return servers
+    return { servers, places }
   }
 }
 
@@ -87,6 +88,25 @@ export function startOnEtcd(host: Host, servers: readonly EtcdServer[], more: re
     ...['--etcd-endpoints', servers.map(({ url }) => url).join(',')],
     ...['--state-dir', host.stateDirectory, '--subnet-file', host.subnetFile, ...more],
   ])
+}
+
+const KERNEL_MAC = '02:00:00:00:00:4d'
+export const KERNEL_OVERLAY = '10.244.77.0'
+
+/** Two daemons and a kernel VTEP that know each other, and their etcd. */
+export async function networkOnEtcd(underlay: Underlay) {
+  const [first, second, third] = [underlay.host(1), underlay.host(2), underlay.place(3)]
+  const etcd = await underlay.etcd()
+  etcd.ctl('put', ...makeKernelVtep(third, 77, KERNEL_MAC).lease)
+  const [one, two] = [startOnEtcd(first, [etcd]), startOnEtcd(second, [etcd])]
+  await Promise.all([one.ready(2), two.ready(2)])
+  for (const daemon of [one, two]) tellKernel(third, daemon)
+  return { first, second, third, etcd, one, two }
+}
+
+/** Waits for a daemon's state. */
+export async function stateOf(daemon: RunningDaemon, state: string, limitMs: number): Promise<void> {
+  await expect.poll(() => daemon.status?.state, { timeout: limitMs, interval: 20 }).toBe(state)
 }
 
 /** What a daemon's lease looks like in etcd: key without the prefix, and value. */
@@ -159,6 +179,11 @@ export function pingLosses(from: Place, address: string): string {
 /** From now on a place's connections to etcd are reset, until the returned function is called. */
 export function rejectEtcd(place: Place): () => void {
   return filter(place, 'output', 'tcp dport 2379 reject with tcp reset')
+}
+
+/** From now on an etcd member there hears nothing of the others, while clients reach it. */
+export function cutPeers(place: Place): () => void {
+  return filter(place, 'output', 'tcp dport 2380 drop; tcp sport 2380 drop')
 }
 
 /** From now on nothing arrives at a place, or leaves it, that is of etcd. */

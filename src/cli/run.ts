@@ -4,6 +4,7 @@ import { DEFAULT_ETCD_ENDPOINTS, DEFAULT_ETCD_PREFIX, type EtcdFlags, etcdOption
 import {
   collectSourceAllow,
   DRIVERS,
+  flagsWithoutEffect,
   parsePublicIp,
   parseRenewMargin,
   parseSourcePorts,
@@ -96,8 +97,8 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
     .option('-v, --verbose', 'log more', false)
-    .action(async (flags: Flags) => {
-      const options = toOptions(flags)
+    .action(async (flags: Flags, command: Command) => {
+      const options = toOptions(flags, (flag) => wasGiven(command, flag))
       surviveLostOutput()
       exit(await run(options))
     })
@@ -108,7 +109,12 @@ function choice(flags: string, about: string, choices: [string, ...string[]]): O
   return new Option(flags, about).choices(choices).default(choices[0])
 }
 
-function toOptions(flags: Flags): RunOptions {
+function wasGiven(command: Command, flag: string): boolean {
+  const option = command.options.find(({ long }) => long === flag)
+  return option !== undefined && command.getOptionValueSource(option.attributeName()) === 'cli'
+}
+
+function toOptions(flags: Flags, given: (flag: string) => boolean): RunOptions {
   refuseWorkersOf(flags.driver, flags.workers)
   return {
     store: flags.store,
@@ -130,5 +136,6 @@ function toOptions(flags: Flags): RunOptions {
     onExit: flags.onExit,
     logFormat: flags.logFormat,
     verbose: flags.verbose,
+    notices: flagsWithoutEffect(flags.dataplane, given),
   }
 }

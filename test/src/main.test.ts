@@ -64,6 +64,7 @@ test('the defaults of run are those of flannel where flannel has them', async ()
     onExit: 'keep',
     logFormat: 'auto',
     verbose: false,
+    notices: [],
   })
 })
 
@@ -109,11 +110,22 @@ test('every flag of run arrives', async () => {
     onExit: 'remove',
     logFormat: 'json',
     verbose: true,
+    notices: expect.any(Array),
   })
 })
 
 test('without --store leases live in etcd', async () => {
   expect((await optionsOf()).options.store).toBe('etcd')
+})
+
+test('a flag of the other dataplane is told to have no effect, one that was not given is not', async () => {
+  const kernel = ['--driver=raw', '--workers=1', '--source-check=strict', '--udp-checksum=off']
+  const notices = (await optionsOf('--store=file:/s', '--dataplane=kernel', ...kernel)).options.notices
+  expect(notices).toEqual(
+    ['--driver', '--source-check', '--workers'].map((flag) => `${flag} has no effect with --dataplane kernel`),
+  )
+  const userspace = (await optionsOf('--store=file:/s', '--driver=raw', '--udp-checksum=on')).options.notices
+  expect(userspace).toEqual(['--udp-checksum has no effect with --dataplane userspace'])
 })
 
 describe('wrong usage is one line and exit code 2', () => {

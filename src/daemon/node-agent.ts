@@ -22,6 +22,7 @@ import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentOptions, AgentState } from './agent-options.ts'
+import { ConfigCheck } from './config-check.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { PeerUpdates } from './peer-updates.ts'
@@ -32,6 +33,7 @@ export class NodeAgent {
   readonly #stopping = new AbortController()
   #local: LocalVtep | null = null
   #manager: LeaseManager | null = null
+  #configCheck: ConfigCheck | null = null
   #state: AgentState = 'starting'
   #storeWhy = ''
   #storeReachable = true
@@ -126,6 +128,9 @@ export class NodeAgent {
       onLost: (error) => void this.#onLost(error),
     })
     this.#manager.start()
+    const { store, clock, log } = options
+    this.#configCheck = new ConfigCheck({ store, clock, log, rawConfig: joined.rawConfig })
+    this.#configCheck.start()
     if (joined.confirmed) await this.#firstSnapshot
   }
 
@@ -193,6 +198,7 @@ export class NodeAgent {
     this.#state = state
     this.#stopping.abort()
     this.#manager?.stop()
+    this.#configCheck?.stop()
     this.#peers.close()
     this.#firstLeases()
   }

@@ -4,9 +4,15 @@ import { realpathSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
+import { cleanupCommand } from './cli/cleanup.ts'
+import { configCommand } from './cli/config.ts'
+import { dockerOptsCommand } from './cli/docker-opts.ts'
+import { doctorCommand } from './cli/doctor.ts'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
+import { pingNodeCommand } from './cli/ping-node.ts'
 import { runCommand } from './cli/run.ts'
+import { goWords } from './config/flag-values.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
 
@@ -34,8 +40,13 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .version(packageVersion())
     .addHelpText('before', EXAMPLES)
     .addHelpText('after', EXITS)
-    .addCommand(runCommand(runDaemon, exit))
+    .addCommand(runCommand(runDaemon, exit).version(packageVersion(), '--version'))
     .addCommand(labCommand())
+    .addCommand(configCommand(output.out, exit))
+    .addCommand(dockerOptsCommand())
+    .addCommand(pingNodeCommand(exit))
+    .addCommand(doctorCommand(exit))
+    .addCommand(cleanupCommand())
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()
@@ -60,11 +71,17 @@ export async function main(argv: readonly string[], output: Output): Promise<num
       output.err(root.helpInformation())
       return EXIT.usage
     }
-    await root.parseAsync(argv, { from: 'user' })
+    await root.parseAsync(flannelWords(argv), { from: 'user' })
     return code
   } catch (error) {
     return report(error, output)
   }
+}
+
+/** Where flannel's flags are taken they may be written as Go writes them. */
+function flannelWords(argv: readonly string[]): string[] {
+  const commands = argv[0] === 'run' ? 1 : argv[0] === 'config' && argv[1] === 'show' ? 2 : argv.length
+  return [...argv.slice(0, commands), ...goWords(argv.slice(commands))]
 }
 
 function report(error: unknown, { err }: Output): number {

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { DRIVERS } from '../config/options.ts'
+import { DRIVERS } from '../config/flag-table.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { inNamespace } from '../host/command.ts'
 import { describeFault, type Fault, parsePercent } from '../lab/faults.ts'
@@ -78,6 +78,7 @@ interface UpFlags extends CommonFlags {
   readonly underlay: UnderlayKind
   readonly direct?: boolean
   readonly ipv6?: boolean
+  readonly nftables?: boolean
   readonly udpChecksum: 'on' | 'off'
   readonly driver?: string
   readonly daemonArg: readonly string[]
@@ -101,6 +102,7 @@ function upCommand(): Command {
     )
     .option('--direct', 'two hosts joined by one link, without a switch')
     .option('--ipv6', 'IPv6 addresses for the pods as well, carried over the IPv4 underlay')
+    .option('--nftables', 'firewall rules of the daemons in nftables form')
     .addOption(
       new Option('--udp-checksum <mode>', 'outer UDP checksums of kernel hosts').choices(['on', 'off']).default('on'),
     )
@@ -124,6 +126,7 @@ function labOptions(flags: UpFlags): LabOptions {
     ...{ name, hosts, pods, kernel, backend, underlay },
     direct: flags.direct === true,
     ipv6: flags.ipv6 === true,
+    nftables: flags.nftables === true,
     udpChecksum: flags.udpChecksum === 'on',
     daemonArguments: [...(flags.driver === undefined ? [] : ['--driver', flags.driver]), ...flags.daemonArg],
   }

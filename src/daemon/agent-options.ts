@@ -1,9 +1,11 @@
 // What a node agent is made of. Everything that touches the machine comes in here, so that tests can stand in for it.
 import type { Clock } from '../clock.ts'
+import type { FirewallMode } from '../host/firewall/firewall.ts'
 import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
-import type { Dataplane } from './dataplane.ts'
+import type { Dataplane, LocalVtep } from './dataplane.ts'
 import type { StateDirectory } from './state-directory.ts'
+import type { UnderlayEyes } from './underlay-follower.ts'
 
 /** `degraded`: forwarding, but something needs attention (store away, lease unconfirmed, leases in conflict). */
 export type AgentState = 'starting' | 'ready' | 'degraded' | 'lost' | 'stopping'
@@ -16,23 +18,38 @@ export interface Underlay {
   readonly address: number
   readonly mtuBytes: number
   readonly how: string
+  /** What was asked for before and would not do, a sentence each. */
+  readonly passedOver: readonly string[]
+}
+
+/** Rules and routes on the host beside the dataplane's own. */
+export interface HostWork {
+  /** Resolves once they are there, or it is logged why not. */
+  start(local: LocalVtep, mode: FirewallMode): Promise<void>
+  stop(mode: 'keep' | 'remove'): Promise<void>
+  /** What this node lacks on its host, in one phrase; `null` when nothing. */
+  problem(): string | null
 }
 
 export interface AgentOptions {
   readonly store: LeaseStore
   readonly dataplane: Dataplane
   readonly state: StateDirectory
+  readonly hostWork: HostWork
   readonly clock: Clock
   readonly log: Log
   /** Numbers in [0, 1). */
   readonly random: () => number
-  readonly selectUnderlay: (options: { iface?: string; publicIp?: number }) => Promise<Underlay>
+  /** Chooses the underlay by what was asked for. @throws FlanneletteError `interface-unsuitable` */
+  readonly selectUnderlay: () => Promise<Underlay>
+  /** How changes of the underlay are noticed; absent: they are not followed. */
+  readonly underlayEyes?: UnderlayEyes
   /** Makes the public address ours on this host. @throws FlanneletteError `device-busy` when another daemon has it */
   readonly claimIdentity: (publicIp: number) => Promise<void>
-  /** `--iface`: a name or an address. */
-  readonly iface?: string
   /** `--public-ip`, unsigned 32-bit. */
   readonly publicIp?: number
   readonly subnetFile: string
   readonly renewMarginMs: number
+  /** What subnet.env says of masquerading: container engines then leave it to us. */
+  readonly ipMasq: boolean
 }

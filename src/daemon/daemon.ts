@@ -3,14 +3,17 @@ import { resolve } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
+import { readLink } from '../host/ip.ts'
+import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
-import { createLog, type Log } from '../log.ts'
+import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { ApiServer } from './api-server.ts'
 import type { Dataplane } from './dataplane.ts'
+import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
 import { NodeAgent } from './node-agent.ts'
 import { StateDirectory } from './state-directory.ts'
@@ -28,7 +31,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     level: options.verbose ? 'debug' : 'info',
     clock,
     sink: process.stderr,
-    terminal: process.stderr.isTTY === true,
+    reader: readerOf(process.stderr, process.env.JOURNAL_STREAM),
   })
   for (const notice of options.notices) log.warn('option-without-effect', notice)
   const signals = new SignalWait()
@@ -39,12 +42,14 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     store,
     dataplane,
     state,
+    hostWork: hostIntegration(options, clock, log),
+    ipMasq: options.ipMasq,
     clock,
     log,
     random: Math.random,
-    selectUnderlay: (wanted) => selectUnderlay(wanted),
+    selectUnderlay: () => selectUnderlay(options),
+    underlayEyes: { doorbell: ringOnChanges, readLink },
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
-    ...(options.iface === undefined ? {} : { iface: options.iface }),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     subnetFile: options.subnetFile,
     renewMarginMs: options.renewMarginMinutes * 60_000,
@@ -89,7 +94,10 @@ async function live(
   const first = await Promise.race([starting.then(() => 'started' as const), signals.first])
   const event = first === 'started' ? await Promise.race([agent.lost, signals.first]) : first
   if (event instanceof FlanneletteError) return EXIT.failed
-  log.info('stopping', `${event}: stopping, ${options.onExit === 'keep' ? 'device and routes stay' : 'removing all'}`)
+  log.info(
+    'stopping',
+    `${event}: stopping, ${options.onExit === 'keep' ? 'device, routes and rules stay' : 'removing all'}`,
+  )
   await Promise.race([agent.stop(options.onExit), cutOff(log)])
   log.info('stopped', 'stopped')
   return EXIT.ok
@@ -136,6 +144,18 @@ async function openStore({ store, etcd }: RunOptions, log: Log, clock: Clock): P
     throw new FlanneletteError('usage', `--store ${store} is not known`, { remedy })
   }
   return new FileStore(resolve(directory), { clock, log, random: Math.random })
+}
+
+function hostIntegration(options: RunOptions, clock: Clock, log: Log): HostIntegration {
+  return new HostIntegration({
+    clock,
+    log,
+    masquerade: options.ipMasq,
+    randomFully: options.ipMasqFullyRandom,
+    forwardRules: options.iptablesForwardRules,
+    blackholeRoute: options.blackholeRoute,
+    resyncMs: options.iptablesResyncSeconds * 1000,
+  })
 }
 
 function createDataplane(options: RunOptions, log: Log): Dataplane {

@@ -9,23 +9,26 @@
 //                    have our public address in this store
 //   5. lease         acquired from the store, or kept: then the node is `degraded` until the store confirms it
 //   6. dataplane     address and route; the device stays from here on
-//   7. peers         from the first snapshot, or from the kept leases
+//   7. peers         from the first snapshot, or from the kept leases; rules and routes of the host meanwhile
 //   8. subnet.env    now pods may come; `ready`
 // A start that fails after 5 gives back a lease that was new.
-// From then on each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
+// From then on the underlay is followed: when its address changes, sockets and lease go over to the new one.
+// Each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import { chooseMtu } from '../config/mtu.ts'
 import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
 import type { FlanneletteError } from '../errors.ts'
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
-import type { AgentOptions, AgentState } from './agent-options.ts'
+import type { AgentOptions, AgentState, Underlay } from './agent-options.ts'
 import { ConfigCheck } from './config-check.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { PeerUpdates } from './peer-updates.ts'
+import { UnderlayFollower } from './underlay-follower.ts'
 
 export class NodeAgent {
   readonly #options: AgentOptions
@@ -34,6 +37,9 @@ export class NodeAgent {
   #local: LocalVtep | null = null
   #manager: LeaseManager | null = null
   #configCheck: ConfigCheck | null = null
+  #follower: UnderlayFollower | null = null
+  /** The last move to another underlay address: nothing is stopped in the middle of it. */
+  #moving: Promise<void> = Promise.resolve()
   #state: AgentState = 'starting'
   #storeWhy = ''
   #storeReachable = true
@@ -66,11 +72,13 @@ export class NodeAgent {
       await this.#options.dataplane.start(local)
       this.#local = local
       this.#dataplaneStarted = true
-      await this.#forward(joined)
+      const mode = joined.config.enableNftables ? 'nftables' : 'iptables'
+      await Promise.all([this.#forward(joined), this.#options.hostWork.start(local, mode)])
       if (this.#stopping.signal.aborted) return
       this.#writeSubnetFile(local)
       this.#remember(joined)
       this.#becomeReady(joined, local)
+      this.#follow(joined)
     } catch (error) {
       if (this.#stopping.signal.aborted) this.#freshLease = null // a stop is no failure: the lease waits for the next start
       await this.#undoStart()
@@ -81,7 +89,9 @@ export class NodeAgent {
   /** Stops forwarding by this process. `remove` takes device, routes and subnet.env away as well. */
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#end('stopping')
-    if (this.#dataplaneStarted) await this.#options.dataplane.stop(mode)
+    await this.#moving.catch(() => {})
+    const { dataplane, hostWork } = this.#options
+    await Promise.all([this.#dataplaneStarted ? dataplane.stop(mode) : null, hostWork.stop(mode)])
     if (mode === 'remove') removeSubnetFile(this.#options.subnetFile)
     await this.#options.store.close()
   }
@@ -90,8 +100,14 @@ export class NodeAgent {
     if (this.#state !== 'ready') return this.#state
     const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }
     const moving = this.#options.dataplane.impairment() === null && pending === 0
-    const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && conflicts.length === 0
+    const complete = conflicts.length === 0 && this.hostProblem === null
+    const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && complete
     return healthy ? 'ready' : 'degraded'
+  }
+
+  /** What this node lacks on its host, in one phrase; `null` when nothing. */
+  get hostProblem(): string | null {
+    return this.#options.hostWork.problem()
   }
 
   get local(): LocalVtep | null {
@@ -153,20 +169,22 @@ export class NodeAgent {
   }
 
   async #onLost(error: FlanneletteError): Promise<void> {
-    const { log, dataplane, subnetFile } = this.#options
+    const { log, dataplane, hostWork, subnetFile } = this.#options
     this.#end('lost')
     log.error('lease-lost', error.oneLine)
     removeSubnetFile(subnetFile)
-    await dataplane.stop('keep').catch((failure: unknown) => log.error('stop-failed', String(failure)))
+    await this.#moving.catch(() => {})
+    const stopped = Promise.all([dataplane.stop('keep'), hostWork.stop('keep')])
+    await stopped.catch((failure: unknown) => log.error('stop-failed', String(failure)))
     this.#announceLoss(error)
   }
 
   #writeSubnetFile(local: LocalVtep): void {
-    const { subnetFile } = this.#options
+    const { subnetFile, ipMasq } = this.#options
     const { network, subnet, ipv6Network, ipv6Subnet, mtuBytes } = local
     const ipv6 = ipv6Network === null || ipv6Subnet === null ? null : { network: ipv6Network, subnet: ipv6Subnet }
     removeStaleSubnetFile(subnetFile, { network, subnet, ipv6Network, ipv6Subnet })
-    writeSubnetFile(subnetFile, { network, subnet, ipv6, mtuBytes, ipMasq: false })
+    writeSubnetFile(subnetFile, { network, subnet, ipv6, mtuBytes, ipMasq })
   }
 
   /** Only now: what a failed start was granted is no memory of this node. */
@@ -194,8 +212,41 @@ export class NodeAgent {
     store.publishReady().catch((error: unknown) => log.warn('ready-unpublished', String(error)))
   }
 
+  #follow({ underlay, backend }: JoinedNetwork): void {
+    const { underlayEyes: eyes, clock, log, publicIp, selectUnderlay } = this.#options
+    if (eyes === undefined || this.#stopping.signal.aborted) return
+    const onMtu = (mtuBytes: number) => {
+      const { how, overlayBytes } = chooseMtu(backend.encapsulation, mtuBytes, backend.mtuBytes)
+      if (overlayBytes === this.#local?.mtuBytes) return
+      log.warn('underlay-mtu-changed', `the MTU of the underlay has changed (${how}): restart to take it over`)
+    }
+    const fixed = publicIp === underlay.address
+    const move = (to: Underlay) => {
+      this.#moving = this.#moveUnderlay(to)
+      return this.#moving
+    }
+    this.#follower = new UnderlayFollower(underlay, { ...eyes, clock, log, select: selectUnderlay, fixed, move, onMtu })
+    this.#follower.start()
+  }
+
+  /** Sockets first: peers that hear of the new address send to it at once. */
+  async #moveUnderlay(to: Underlay): Promise<void> {
+    const { dataplane, publicIp: fixed, claimIdentity } = this.#options
+    const [local, manager] = [this.#local, this.#manager]
+    if (local === null || manager === null || this.#stopping.signal.aborted) return
+    const publicIp = fixed ?? to.address
+    if (publicIp !== manager.lease.attributes.publicIp) await claimIdentity(publicIp)
+    if (local.underlayAddress !== to.address || local.underlayInterface !== to.name) {
+      const moved = { ...local, underlayInterface: to.name, underlayAddress: to.address }
+      await dataplane.moveUnderlay(moved)
+      this.#local = moved
+    }
+    await manager.rewrite({ ...manager.lease.attributes, publicIp })
+  }
+
   #end(state: AgentState): void {
     this.#state = state
+    this.#follower?.stop()
     this.#stopping.abort()
     this.#manager?.stop()
     this.#configCheck?.stop()
@@ -205,8 +256,9 @@ export class NodeAgent {
 
   async #undoStart(): Promise<void> {
     this.#end('stopping')
-    const { dataplane, store } = this.#options
-    await dataplane.stop(this.#dataplaneStarted ? 'remove' : 'keep').catch(() => {})
+    const { dataplane, hostWork, store } = this.#options
+    const mode = this.#dataplaneStarted ? 'remove' : 'keep'
+    await Promise.allSettled([dataplane.stop(mode), hostWork.stop(mode)])
     await this.#giveBack()
     await store.close()
   }

@@ -65,6 +65,8 @@ export interface DaemonStatus {
     readonly detail: string
   }[]
   readonly conflicts: readonly string[]
+  /** What the node lacks of rules and routes on its host, `null` when nothing. */
+  readonly hostProblem: string | null
   /** Who was refused by the source check lately, the latest first, at most 32. */
   readonly offenders: readonly {
     readonly outerSource: string
@@ -104,6 +106,7 @@ export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): 
       return { subnet, publicIp: formatIpv4(lease.attributes.publicIp), reason, detail }
     }),
     conflicts: peers.conflicts.map(describeConflict),
+    hostProblem: agent.hostProblem,
     offenders: dataplane.offenders().map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {
       const [outer, inner] = [formatIpv4(outerSource), formatAddress(innerSource)]
       return { outerSource: outer, innerSource: inner, reason, packets, lastSeen: new Date(lastSeenMs).toISOString() }

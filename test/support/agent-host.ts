@@ -7,6 +7,7 @@ import { NodeAgent } from '../../src/daemon/node-agent.ts'
 import { StateDirectory } from '../../src/daemon/state-directory.ts'
 import { MemoryLeases } from '../../src/store/memory.ts'
 import { FakeDataplane } from './fake-dataplane.ts'
+import { FakeHostWork } from './fake-host-work.ts'
 import { RecordingLog } from './recording-log.ts'
 import { seededRandom } from './seeded-random.ts'
 import { temporaryDirectory } from './temporary-directory.ts'
@@ -19,6 +20,7 @@ export const ETH0: Underlay = {
   address: parseIpv4('192.0.2.1')!,
   mtuBytes: 1500,
   how: 'default route',
+  passedOver: [],
 }
 
 /** Call inside a test; what is still running ends with it. */
@@ -42,6 +44,8 @@ export function makeHost(config: string | null = CONFIG) {
       random,
       selectUnderlay: async () => ETH0,
       claimIdentity: async () => {},
+      hostWork: new FakeHostWork(),
+      ipMasq: false,
       subnetFile,
       renewMarginMs: 3600_000,
       ...changes,

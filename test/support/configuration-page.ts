@@ -1,21 +1,57 @@
 // Makes docs/configuration.md: prose from here, every flag from the command line's own definitions, so that the page
 // cannot fall behind.
 import type { Command, Option } from 'commander'
+import { cleanupCommand } from '../../src/cli/cleanup.ts'
+import { configCommand } from '../../src/cli/config.ts'
+import { dockerOptsCommand } from '../../src/cli/docker-opts.ts'
+import { doctorCommand } from '../../src/cli/doctor.ts'
 import { labCommand } from '../../src/cli/lab.ts'
+import { pingNodeCommand } from '../../src/cli/ping-node.ts'
 import { runCommand } from '../../src/cli/run.ts'
+import { FLAGS } from '../../src/config/flag-table.ts'
 import { EXIT } from '../../src/errors.ts'
 
 const cell = (text: string): string => text.replaceAll('|', '\\|')
 
-function defaultOf({ defaultValue }: Option): string {
+function defaultOf({ defaultValue, defaultValueDescription }: Option): string {
   if (defaultValue === undefined || defaultValue === false) return ''
-  return Array.isArray(defaultValue) && defaultValue.length === 0 ? '' : `\`${String(defaultValue)}\``
+  return Array.isArray(defaultValue) && defaultValue.length === 0
+    ? ''
+    : `\`${defaultValueDescription ?? String(defaultValue)}\``
 }
 
 function flagRow(option: Option): string {
   const choices = option.argChoices === undefined ? '' : ` (${option.argChoices.map((one) => `\`${one}\``).join(', ')})`
   return `| \`${cell(option.flags)}\` | ${defaultOf(option)} | ${cell(option.description)}${choices} |`
 }
+
+/** `run` and what takes the same flags: those have a table of their own. */
+const isRunFlag = ({ long }: Option): boolean => FLAGS.some(({ name }) => long === `--${name}`)
+
+/** The flags of `run`, with what they are called in the environment. */
+function runFlags(run: Command): string[] {
+  const rows = FLAGS.map(({ name, from }) => {
+    const option = run.options.find(({ long }) => long === `--${name}`)!
+    return `${flagRow(option)} ${from === 'flannel' ? "flannel's" : ''} |`
+  })
+  return ['| flag | default | about | |', '|---|---|---|---|', ...rows, '']
+}
+
+const RUN = `Flags are written as flannel's are: \`-iface=eth1\`, \`--iface eth1\`, \`--ip-masq\`, \`--ip-masq=false\`, \`-v=4\`. A flag that is not given
+is read from \`FLANNELLETTE_NAME\`, those of flannel also from \`FLANNELD_NAME\` (\`FLANNELD_ETCD_ENDPOINTS\` for \`--etcd-endpoints\`); with both
+set, ours counts and a line in the log says so. An empty variable is as good as none. A variable of a repeatable flag is one value.
+A bad value ends the start with exit code 2, whether it comes from the command line or from the environment.
+\`flannelette config show --origin\` prints what all this comes to.
+
+The underlay interface is the first that will do of \`--iface\`, \`--iface-regex\` and \`--iface-can-reach\`, in this order; without any of
+them that which has \`--public-ip\`; without that one, that of the default route with the lowest metric. A pattern is searched
+for in the addresses of all interfaces, and in their names only if no address matches. Of several addresses global goes before link
+scope, permanent before leased. The choice and what was passed over are logged.
+
+When the address of the chosen interface changes, the choice is made again by the same rule after five quiet seconds: the node keeps
+subnet and device, and peers learn of the new address by its lease. With a \`--public-ip\` that the interface has lost, nothing is changed
+and the node is \`degraded\`.
+`
 
 /** The flags of a command, and of the commands below it. */
 function flagTables(command: Command, prefix: string): string[] {
@@ -24,7 +60,7 @@ function flagTables(command: Command, prefix: string): string[] {
     argument.required ? `<${argument.name()}>` : `[${argument.name()}]`,
   )
   const heading = [`### \`${[name, ...words].join(' ')}\``, '', `${command.description()}.`, '']
-  const rows = command.options.map(flagRow)
+  const rows = command.options.filter((option) => !isRunFlag(option)).map(flagRow)
   const table = rows.length === 0 ? [] : ['| flag | default | about |', '|---|---|---|', ...rows, '']
   return [...heading, ...table, ...command.commands.flatMap((one) => flagTables(one, name))]
 }
@@ -48,6 +84,7 @@ Flags, the network config, and the files that a node reads and writes.
 One JSON object per cluster, by flannel's rules: keys are matched without case, unknown keys are ignored, a CIDR is masked.
 In etcd it is the key \`PREFIX/config\` (\`--etcd-prefix\`), with \`--store file:DIR\` the file \`DIR/config\`. It is read once, at
 start, which waits for it; a mistake is reported with its place.
+\`flannelette config check FILE\` finds all of them, and says what the config comes to.
 
 | key | default | about |
 |---|---|---|
@@ -59,6 +96,7 @@ start, which waits for it; a mistake is reported with its place.
 | \`IPv6Network\` | required with \`EnableIPv6\` | the pod network of IPv6, a CIDR of unicast addresses |
 | \`IPv6SubnetLen\` | 64, or prefix + 2 for networks smaller than /62 | prefix length of each node's IPv6 subnet, at most 126 |
 | \`IPv6SubnetMin\`, \`IPv6SubnetMax\` | second and last subnet of \`IPv6Network\` | first and last IPv6 subnet that may be given out |
+| \`EnableNFTables\` | false | masquerade and forward rules in nftables form, in place of iptables ([differences](decisions/0017-rules-and-routes-on-the-host.md)) |
 | \`Backend.Type\` | required in \`Backend\`; without \`Backend\` it is \`udp\`, as flannel has it | this version runs \`vxlan\` and \`udp\` (IPv4 inside plain UDP; of the keys below it has \`Port\` only) |
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
 | \`Backend.Port\` | 8472; \`udp\`: 8285 | UDP port, equal on all nodes |
@@ -93,7 +131,8 @@ Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subne
 | \`PREFIX/config\`, \`PREFIX/subnets/KEY\` in etcd | network config and leases, byte for byte as flannel writes them; a lease hangs on an etcd lease of 24 h, one without such is a reservation, which never expires |
 | \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |
 
-Two nodes on one host need their own \`--subnet-file\`, \`--state-dir\` and VNI.
+Two nodes on one host need their own \`--subnet-file\`, \`--state-dir\` and VNI, and only one of them may write rules: the other gets
+\`--iptables-forward-rules=false\` and no \`--ip-masq\`.
 
 ## Exit codes
 
@@ -108,6 +147,19 @@ export function configurationPage(): string {
     async () => 0,
     () => {},
   )
-  const flags = [...flagTables(run, 'flannelette'), ...flagTables(labCommand(), 'flannelette')]
+  const config = configCommand(
+    () => {},
+    () => {},
+  )
+  const flags = [
+    ...flagTables(run, 'flannelette'),
+    RUN,
+    ...runFlags(run),
+    ...flagTables(config, 'flannelette'),
+    ...flagTables(dockerOptsCommand(), 'flannelette'),
+    ...[labCommand(), cleanupCommand(), pingNodeCommand(() => {}), doctorCommand(() => {})].flatMap((one) =>
+      flagTables(one, 'flannelette'),
+    ),
+  ]
   return `${BEFORE}${codes.join('\n')}\n\n## Commands\n\n${flags.join('\n').trimEnd()}\n`
 }

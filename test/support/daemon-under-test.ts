@@ -46,7 +46,8 @@ export function writeConfig(store: string, config: unknown): void {
 /** The command line of a daemon for this host; `more` words come last. */
 export function daemonWords(host: Host, more: readonly string[] = []): string[] {
   return [
-    ...[process.execPath, mainProgram(), 'run', '--store', `file:${host.store}`, '--iface', 'eth0'],
+    ...[process.execPath, mainProgram(), 'run', '--store', `file:${host.store}`],
+    ...(more.includes('--iface') ? [] : ['--iface', 'eth0']), // the flag adds up
     ...['--state-dir', host.stateDirectory, '--subnet-file', host.subnetFile, ...more],
   ]
 }
@@ -85,9 +86,10 @@ export class RunningDaemon {
     return this.#output.split('\n').filter((line) => line !== '' && !line.startsWith('{'))
   }
 
-  /** Warnings and errors of the log. */
+  /** Warnings and errors of the log, but for what the machine's kernel lacks. */
   get complaints(): string[] {
-    return this.#output.split('\n').filter((line) => /^\{"level":"(warn|error)"/.test(line))
+    const lines = this.#output.split('\n').filter((line) => /^\{"level":"(warn|error)"/.test(line))
+    return lines.filter((line) => !line.includes('"event":"bridge-netfilter-missing"'))
   }
 
   get status(): DaemonStatus | null {

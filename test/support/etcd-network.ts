@@ -197,3 +197,9 @@ function filter(place: Place, hook: string, rules: string): () => void {
   nft(`add table inet cut; add chain inet cut c { type filter hook ${hook} priority 0 ; }; ${lines.join('; ')}`)
   return () => void nft('delete table inet cut')
 }
+
+/** Addresses of the etcd members that a place has connections to. */
+export function etcdPeersOf(place: Place): string[] {
+  const lines = ip('netns', 'exec', place.namespace, 'ss', '-Htn', 'state', 'established', 'dport', '=', ':2379')
+  return [...lines.matchAll(/(\S+):2379\s/g)].map(([, address]) => address!)
+}

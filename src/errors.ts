@@ -16,6 +16,7 @@ export type ErrorCode =
   | 'config-missing'
   | 'config-invalid'
   | 'store-unreadable'
+  | 'store-refused'
   | 'network-overlap'
   | 'lease-conflict'
   | 'out-of-subnets'

@@ -34,6 +34,7 @@ export const OPPOSITES: readonly (readonly [string, string])[] = [
   ['underlay-lost', 'underlay-back'],
   ['device-lost', 'device-restored'],
   ['store-disconnected', 'store-connected'],
+  ['config-changed', 'config-back'],
   ['peer-pending', 'peer-programmed'],
   ['peers-not-replaced', 'peers-replaced'],
 ]

@@ -37,7 +37,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const signals = new SignalWait()
   const dataplane = createDataplane(options, log)
   const state = new StateDirectory(options.stateDirectory, log)
-  const store = openStore(options.store, log, clock)
+  const store = await openStore(options, log, clock)
   const agent = new NodeAgent({
     store,
     dataplane,
@@ -69,6 +69,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
 
 /** A node that remembers nothing cannot start without its store: then not even the state directory is made. */
 async function requireStore(store: LeaseStore, clock: Clock): Promise<void> {
+  if (store.remote) return // waited for, in the start itself
   try {
     await withDeadline(clock, store.readNetworkConfig(), store.name)
   } catch (error) {
@@ -131,10 +132,16 @@ class SignalWait {
 }
 
 /** @throws FlanneletteError `usage` for a store that this version does not know */
-function openStore(spec: string, log: Log, clock: Clock): LeaseStore {
-  const directory = /^file:(.+)$/.exec(spec)?.[1]
+async function openStore({ store, etcd }: RunOptions, log: Log, clock: Clock): Promise<LeaseStore> {
+  if (store === 'etcd') {
+    // Its client is large: only who uses it pays for it.
+    const { openEtcdStore } = await import('../store/etcd/etcd-store.ts')
+    return openEtcdStore(etcd, { clock, log, random: Math.random })
+  }
+  const directory = /^file:(.+)$/.exec(store)?.[1]
   if (directory === undefined) {
-    throw new FlanneletteError('usage', `--store ${spec} is not known`, { remedy: 'use --store file:DIRECTORY' })
+    const remedy = 'use --store etcd, or --store file:DIRECTORY'
+    throw new FlanneletteError('usage', `--store ${store} is not known`, { remedy })
   }
   return new FileStore(resolve(directory), { clock, log, random: Math.random })
 }

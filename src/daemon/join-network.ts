@@ -32,6 +32,8 @@ export interface JoinedNetwork {
 
 const FIRST_BACKOFF_MS = 1000
 const LONGEST_BACKOFF_MS = 30_000
+/** Between two calls to a server that does not answer, as flannel has it. */
+const AWAY_RETRY_MS = 1000
 
 /** @throws FlanneletteError whatever keeps the node from joining */
 export async function joinNetwork(options: AgentOptions, signal: AbortSignal): Promise<JoinedNetwork> {
@@ -109,9 +111,7 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
     }
   }
   const kept = search.kept?.lease
-  if (kept === undefined || kept.attributes.publicIp !== search.publicIp || !fitsNetwork(search.config, kept)) {
-    throw away
-  }
+  if (!isUsable(search, kept)) throw away
   log.warn(
     'degraded-start',
     `the store is away (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`,
@@ -119,7 +119,15 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
   return { lease: kept, fresh: false, confirmed: false, why: away.message }
 }
 
-/** Tries again when the network is full, and when a race was lost; all else is the caller's. */
+/** Whether the kept lease is one that this node may start from. */
+function isUsable({ publicIp, config }: LeaseSearch, kept: Lease | undefined): kept is Lease {
+  return kept !== undefined && kept.attributes.publicIp === publicIp && fitsNetwork(config, kept)
+}
+
+/**
+ * Tries again when the network is full, when a race was lost, and when a server is away that there is no start without;
+ * all else is the caller's.
+ */
 async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fresh'>> {
   const { options, config, publicIp, signal } = search
   const { store, clock, log } = options
@@ -141,10 +149,10 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
       const lease = await withDeadline(clock, store.acquire(request), store.name)
       return { lease, fresh }
     } catch (error) {
-      const again = error instanceof FlanneletteError && error.retryable && error.code !== 'store-unreadable'
-      if (!again || signal.aborted) throw error
-      log.error('lease-unavailable', `no lease yet, trying again: ${error.oneLine}`)
-      await delay(clock, backoffMs, signal)
+      const waited = isAway(error) ? store.remote && !isUsable(search, kept) : isRetryable(error)
+      if (!waited || signal.aborted) throw error
+      log.error('lease-unavailable', `no lease yet, trying again: ${(error as FlanneletteError).oneLine}`)
+      await delay(clock, isAway(error) ? AWAY_RETRY_MS : backoffMs, signal)
     }
   }
 }
@@ -178,7 +186,10 @@ async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
   return underlay
 }
 
-/** Waits for a config that is not there yet. With a kept lease an unreadable store is survived. */
+/**
+ * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is away
+ * is survived.
+ */
 async function readConfig(options: AgentOptions, kept: KeptLease | null, signal: AbortSignal) {
   const { store, clock, log } = options
   for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
@@ -186,15 +197,28 @@ async function readConfig(options: AgentOptions, kept: KeptLease | null, signal:
       return { raw: await withDeadline(clock, store.readNetworkConfig(), store.name), outage: null }
     } catch (error) {
       if (isOutage(error) && kept !== null) return { raw: kept.config, outage: error }
-      if (!(error instanceof FlanneletteError) || error.code !== 'config-missing' || signal.aborted) throw error
-      log.warn('config-missing', `waiting for the network config: ${error.oneLine}`)
-      await delay(clock, backoffMs, signal)
+      if (!(error instanceof FlanneletteError) || signal.aborted) throw error
+      const away = store.remote && isAway(error)
+      if (!away && error.code !== 'config-missing') throw error
+      if (away) log.warn('store-awaited', `waiting for the store: ${error.oneLine}`)
+      else log.warn('config-missing', `waiting for the network config: ${error.oneLine}`)
+      await delay(clock, away ? AWAY_RETRY_MS : backoffMs, signal)
     }
   }
 }
 
+/** The store says nothing, or nothing but no: what is known already has to do. */
 function isOutage(error: unknown): error is FlanneletteError {
+  return isAway(error) || (error instanceof FlanneletteError && error.code === 'store-refused')
+}
+
+/** No answer. */
+function isAway(error: unknown): error is FlanneletteError {
   return error instanceof FlanneletteError && error.code === 'store-unreadable'
+}
+
+function isRetryable(error: unknown): boolean {
+  return error instanceof FlanneletteError && error.retryable
 }
 
 function forgetStaleFile(path: string, known: KnownSubnets, { log }: AgentOptions) {

@@ -24,6 +24,7 @@ import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentOptions, AgentState, Underlay } from './agent-options.ts'
+import { ConfigCheck } from './config-check.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { PeerUpdates } from './peer-updates.ts'
@@ -35,6 +36,7 @@ export class NodeAgent {
   readonly #stopping = new AbortController()
   #local: LocalVtep | null = null
   #manager: LeaseManager | null = null
+  #configCheck: ConfigCheck | null = null
   #follower: UnderlayFollower | null = null
   /** The last move to another underlay address: nothing is stopped in the middle of it. */
   #moving: Promise<void> = Promise.resolve()
@@ -142,6 +144,9 @@ export class NodeAgent {
       onLost: (error) => void this.#onLost(error),
     })
     this.#manager.start()
+    const { store, clock, log } = options
+    this.#configCheck = new ConfigCheck({ store, clock, log, rawConfig: joined.rawConfig })
+    this.#configCheck.start()
     if (joined.confirmed) await this.#firstSnapshot
   }
 
@@ -244,6 +249,7 @@ export class NodeAgent {
     this.#follower?.stop()
     this.#stopping.abort()
     this.#manager?.stop()
+    this.#configCheck?.stop()
     this.#peers.close()
     this.#firstLeases()
   }

@@ -28,6 +28,7 @@ export function diffLeases(before: readonly Lease[], after: readonly Lease[], ow
   for (const [key, lease] of now) {
     const known = old.get(key)
     if (known === undefined) added.push(lease)
+    else if (known === lease) continue
     else if (known.ipv6Subnet !== lease.ipv6Subnet || !sameAttributes(known.attributes, lease.attributes)) {
       updated.push(lease)
     }
@@ -42,8 +43,8 @@ export function sameAttributes(a: LeaseAttributes, b: LeaseAttributes): boolean 
     a.publicIp === b.publicIp &&
     a.publicIpv6 === b.publicIpv6 &&
     a.backendType === b.backendType &&
-    canonical(a.backendData) === canonical(b.backendData) &&
-    canonical(a.backendV6Data) === canonical(b.backendV6Data)
+    sameData(a.backendData, b.backendData) &&
+    sameData(a.backendV6Data, b.backendV6Data)
   )
 }
 
@@ -110,9 +111,18 @@ function byAddress(a: Prefix, b: Prefix): number {
 }
 
 /** Of several leases for one subnet the latest revision counts. */
-function bySubnet(leases: readonly Lease[], own: Ipv4Prefix | null): Map<string, Lease> {
+function bySubnet(leases: readonly Lease[], own: Ipv4Prefix | null): Map<number, Lease> {
   const others = leases.filter((lease) => own === null || !samePrefix(lease.subnet, own))
-  return new Map(others.sort(inAddressOrder).map((lease) => [formatPrefix(lease.subnet), lease]))
+  return new Map(others.sort(inAddressOrder).map((lease) => [numberOf(lease.subnet), lease]))
+}
+
+/** A number for each prefix; text would cost most of the time where there are ten thousand. */
+function numberOf({ address, length }: Ipv4Prefix): number {
+  return address * 64 + length
+}
+
+function sameData(a: unknown, b: unknown): boolean {
+  return a === b || canonical(a) === canonical(b)
 }
 
 function canonical(value: unknown): string {

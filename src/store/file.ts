@@ -34,6 +34,7 @@ export interface FileStoreOptions {
 export class FileStore implements LeaseStore {
   readonly name: string
   readonly renewal = 'by-margin'
+  readonly remote = false
   readonly #directory: string
   readonly #options: FileStoreOptions
   readonly #files: LeaseFiles

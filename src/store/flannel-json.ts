@@ -89,8 +89,19 @@ export function vtepMacForIpv6({ backendV6Data }: LeaseAttributes): number | nul
   return macIn(backendV6Data)
 }
 
+/** By the data itself, which nobody changes: every snapshot asks for all of them again. */
+const knownMacs = new WeakMap<object, number | null>()
+
 function macIn(backendData: unknown): number | null {
   if (typeof backendData !== 'object' || backendData === null) return null
+  const known = knownMacs.get(backendData)
+  if (known !== undefined) return known
+  const mac = readMac(backendData)
+  knownMacs.set(backendData, mac)
+  return mac
+}
+
+function readMac(backendData: object): number | null {
   const text = Object.entries(backendData).findLast(([key]) => key.toLowerCase() === 'vtepmac')?.[1] as unknown
   const mac = typeof text === 'string' ? parseMac(text) : null
   return mac === null || mac === 0 || isGroupMac(mac) ? null : mac

@@ -119,7 +119,7 @@ function isSameHolding(held: Lease, expected: Lease): boolean {
   return held.attributes.publicIp === expected.attributes.publicIp && held.revision === expected.revision
 }
 
-function conflict(lease: Lease, held: Lease): FlanneletteError {
+export function conflict(lease: Lease, held: Lease): FlanneletteError {
   const ours = `${formatPrefix(lease.subnet)} (ours: ${formatIpv4(lease.attributes.publicIp)}, revision ${lease.revision})`
   const theirs = `${formatPrefix(held.subnet)} of ${formatIpv4(held.attributes.publicIp)}, revision ${held.revision}`
   const remedy = 'give each node an address of its own with --iface or --public-ip'

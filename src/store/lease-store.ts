@@ -27,6 +27,8 @@ export interface LeaseStore {
   readonly name: string
   /** `by-margin`: the lease manager renews. `never`: the store keeps leases without us (Kubernetes). */
   readonly renewal: 'by-margin' | 'never'
+  /** Reached over a network: a start waits for it, as flanneld does. A local one that is not there is a mistake. */
+  readonly remote: boolean
   /** Raw network config JSON. @throws FlanneletteError `config-missing` (retryable), `store-unreadable` (retryable) */
   readNetworkConfig(): Promise<string>
   /**

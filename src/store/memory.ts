@@ -92,6 +92,7 @@ export class MemoryLeases {
 class MemoryStore implements LeaseStore {
   readonly name = 'memory'
   readonly renewal = 'by-margin'
+  readonly remote = false
   readonly #shared: MemoryLeases
   readonly #random: () => number
   readonly #note: (sentence: string) => void

@@ -44,8 +44,8 @@ function pack(folders: readonly string[], ...flags: string[]): Packed[] {
   return JSON.parse(told.slice(told.indexOf('[\n')))
 }
 
-/** What the lock file lets somebody have who installs the package, from the folders of this tree. */
-function dependencies(wanted: 'needed' | 'optional'): Packed[] {
+/** Folders of what the lock file lets somebody have who installs the package. */
+function dependencies(wanted: 'needed' | 'optional'): string[] {
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { dev?: boolean; optional?: boolean }>
   }
@@ -53,10 +53,24 @@ function dependencies(wanted: 'needed' | 'optional'): Packed[] {
     const isWanted = path !== '' && dev !== true && (optional === true) === (wanted === 'optional')
     return isWanted && existsSync(join(ROOT, path))
   })
-  return pack(
-    found.map(([path]) => `./${path}`),
-    '--ignore-scripts',
-  )
+  return found.map(([path]) => path)
+}
+
+const packFolders = (paths: readonly string[]): Packed[] =>
+  paths.length === 0
+    ? []
+    : pack(
+        paths.map((path) => `./${path}`),
+        '--ignore-scripts',
+      )
+
+/** A version of its own that a dependency has below it: `node_modules/PARENT/node_modules/CHILD`. */
+const NESTED = /^node_modules\/(.+)\/node_modules\//
+
+/** What npm must be told of those, who would ask the registry for them. */
+function overrides(paths: readonly string[]): Record<string, Record<string, string>> {
+  const entries = paths.map((path) => [NESTED.exec(path)![1]!, byName(packFolders([path]))] as const)
+  return Object.fromEntries(entries)
 }
 
 const byName = (tarballs: readonly Packed[]): Record<string, string> =>
@@ -68,8 +82,15 @@ beforeAll(() => {
     symlinkSync(program === 'node' ? process.execPath : whereIs(program), join(bin, program))
   const own = pack([])
   packed = own.flatMap(({ files }) => files.map(({ path }) => path))
-  const needed = byName([...own, ...dependencies('needed')])
-  const manifest = { private: true, dependencies: needed, optionalDependencies: byName(dependencies('optional')) }
+  const [nested, direct] = [true, false].map((below) =>
+    dependencies('needed').filter((path) => NESTED.test(path) === below),
+  )
+  const manifest = {
+    private: true,
+    dependencies: byName([...own, ...packFolders(direct!)]),
+    optionalDependencies: byName(packFolders(dependencies('optional'))),
+    overrides: overrides(nested!),
+  }
   writeFileSync(join(prefix, 'package.json'), JSON.stringify(manifest))
   const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
   const installed = run(whereIs('npm'), 'install', '--offline', ...quiet)

@@ -82,7 +82,8 @@ Flags, the network config, and the files that a node reads and writes.
 ## Network config
 
 One JSON object per cluster, by flannel's rules: keys are matched without case, unknown keys are ignored, a CIDR is masked.
-With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at start; a mistake is reported with its place.
+In etcd it is the key \`PREFIX/config\` (\`--etcd-prefix\`), with \`--store file:DIR\` the file \`DIR/config\`. It is read once, at
+start, which waits for it; a mistake is reported with its place.
 \`flannelette config check FILE\` finds all of them, and says what the config comes to.
 
 | key | default | about |
@@ -127,6 +128,7 @@ Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subne
 |---|---|
 | \`/run/flannel/subnet.env\` (\`--subnet-file\`) | \`FLANNEL_NETWORK\`, \`FLANNEL_SUBNET\`, \`FLANNEL_MTU\`, \`FLANNEL_IPMASQ\`, with IPv6 also \`FLANNEL_IPV6_NETWORK\` and \`FLANNEL_IPV6_SUBNET\`: for CNI plugins and container engines. Written when the node forwards; one that tells of another subnet is removed first |
 | \`/var/lib/flannelette/\` (\`--state-dir\`) | MAC of the VTEP, own lease, last peers; \`status.json\`, rewritten when it changes; \`api.sock\`, the local socket |
+| \`PREFIX/config\`, \`PREFIX/subnets/KEY\` in etcd | network config and leases, byte for byte as flannel writes them; a lease hangs on an etcd lease of 24 h, one without such is a reservation, which never expires |
 | \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |
 
 Two nodes on one host need their own \`--subnet-file\`, \`--state-dir\` and VNI, and only one of them may write rules: the other gets

@@ -14,9 +14,12 @@ export class VirtualClock implements Clock {
   #wallOffsetMs: number
   #order = 0
   readonly #pending = new Set<Pending>()
+  readonly #settle: () => Promise<void>
 
-  constructor(wallMs: number = Date.UTC(2026, 0, 1)) {
+  /** `quiet` resolves when all that a timer started has come to rest: more than promises, where sockets are involved. */
+  constructor(wallMs: number = Date.UTC(2026, 0, 1), quiet: () => Promise<void> = settle) {
     this.#wallOffsetMs = wallMs
+    this.#settle = quiet
   }
 
   wallMs(): number {
@@ -41,14 +44,14 @@ export class VirtualClock implements Clock {
   /** Lets time pass. Resolves when everything that fell due has settled. */
   async advance(ms: number): Promise<void> {
     const end = this.#awakeMs + ms
-    await settle()
+    await this.#settle()
     for (;;) {
       const next = this.#next()
       if (next === undefined || next.dueAwakeMs > end) break
       this.#pending.delete(next)
       this.#awakeMs = Math.max(this.#awakeMs, next.dueAwakeMs)
       next.fire()
-      await settle()
+      await this.#settle()
     }
     this.#awakeMs = end
   }

@@ -8,9 +8,27 @@ import { randomMac } from '../../../src/daemon/join-network.ts'
 import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
+import type { LeaseStore } from '../../../src/store/lease-store.ts'
 import { CONFIG, ETH0, makeHost, started } from '../../support/agent-host.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { DUAL_CONFIG } from '../../support/store-harness.ts'
+
+/** The same store, but reached over a network. */
+function remote(store: LeaseStore): LeaseStore {
+  return {
+    name: store.name,
+    renewal: store.renewal,
+    remote: true,
+    readNetworkConfig: () => store.readNetworkConfig(),
+    acquire: (request) => store.acquire(request),
+    renew: (lease) => store.renew(lease),
+    release: (lease) => store.release(lease),
+    read: (subnet) => store.read(subnet),
+    watch: (signal) => store.watch(signal),
+    publishReady: () => store.publishReady(),
+    close: () => store.close(),
+  }
+}
 
 const ENV_77 = 'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n'
 
@@ -68,6 +86,50 @@ describe('a start', () => {
     const host = makeHost()
     host.shared.setOutage('switched off')
     await expect(host.boot().agent.start()).rejects.toMatchObject({ code: 'store-unreadable', exitCode: 1 })
+  })
+
+  test('with a server that is away and nothing kept asks it every second, says so, and goes on when it comes', async () => {
+    const host = makeHost()
+    host.shared.setOutage('switched off')
+    const { agent } = host.boot({ store: remote(host.shared.open(() => 0)) })
+    const starting = agent.start()
+    await host.clock.advance(9500)
+    expect([agent.state, host.env()]).toEqual(['starting', null])
+    expect(host.log.of('store-awaited')).toHaveLength(10)
+    host.shared.setOutage(null)
+    await host.clock.advance(1000)
+    await starting
+    expect(agent.state).toBe('ready')
+  })
+
+  test('whose server goes away between config and lease waits for it as well', async () => {
+    const host = makeHost()
+    const { agent } = host.boot({
+      store: remote(host.shared.open(() => 0)),
+      claimIdentity: async () => host.shared.setOutage('switched off'),
+    })
+    const starting = agent.start()
+    await host.clock.advance(5000)
+    expect([agent.state, host.log.of('lease-unavailable').length]).toEqual(['starting', 6])
+    host.shared.setOutage(null)
+    await host.clock.advance(1000)
+    await starting
+    expect(agent.state).toBe('ready')
+  })
+
+  test('with a server that refuses fails when nothing is kept, and forwards from the kept lease otherwise', async () => {
+    const host = makeHost()
+    const refused = new FlanneletteError('store-refused', 'wrong password', { remedy: 'another one' })
+    const refusing = () => ({
+      ...remote(host.shared.open(() => 0)),
+      readNetworkConfig: () => Promise.reject(refused),
+    })
+    await expect(host.boot({ store: refusing() }).agent.start()).rejects.toMatchObject({ code: 'store-refused' })
+    const { agent } = await started(host)
+    await agent.stop('keep')
+    const again = await started(host, { store: refusing() })
+    expect(host.log.of('degraded-start')).toHaveLength(1)
+    expect(again.dataplane.local?.subnet).toEqual(agent.local?.subnet)
   })
 
   test('waits for a subnet when all are taken, without a subnet.env, and takes the first that comes free', async () => {

@@ -6,7 +6,7 @@ import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { statusOf } from '../../../src/daemon/status-file.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
-import { ETH0, type Host, makeHost, started } from '../../support/agent-host.ts'
+import { CONFIG, ETH0, type Host, makeHost, started } from '../../support/agent-host.ts'
 import { FakeHostWork } from '../../support/fake-host-work.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { settle } from '../../support/virtual-clock.ts'
@@ -229,6 +229,24 @@ describe('a running node', () => {
     host.shared.setOutage(null)
     await host.clock.advance(1000)
     expect(agent.state).toBe('ready')
+  })
+
+  test('says once what changed in the config in the store, and that it takes a restart', async () => {
+    const host = makeHost()
+    const { dataplane } = await started(host)
+    const tables = dataplane.tables.length
+    host.shared.config = '{"Network":"10.99.0.0/16","Backend":{"Type":"vxlan"}}'
+    await host.clock.advance(900_000)
+    expect(host.log.of('config-changed').map(({ message }) => message)).toEqual([
+      'the network config in the store has changed (Network): restart this node to use it',
+    ])
+    host.shared.setOutage('switched off')
+    await host.clock.advance(900_000)
+    host.shared.setOutage(null)
+    host.shared.config = CONFIG
+    await host.clock.advance(300_000)
+    expect(host.log.of('config-back')).toHaveLength(1)
+    expect(dataplane.tables).toHaveLength(tables)
   })
 
   test('three renewals change neither subnet.env nor the table', async () => {

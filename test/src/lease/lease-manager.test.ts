@@ -83,6 +83,7 @@ function recorded(store: LeaseStore, clock: VirtualClock, calls: Call[]): LeaseS
   return {
     name: store.name,
     renewal: store.renewal,
+    remote: store.remote,
     readNetworkConfig: () => store.readNetworkConfig(),
     acquire: (request) => store.acquire(request),
     renew: (lease) => {

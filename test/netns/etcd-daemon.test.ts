@@ -1,0 +1,41 @@
+// Daemons on a real etcd: they find each other and a plain kernel VTEP, what they write is what flannel would write, and
+// one that starts while etcd is away forwards all the same. Faults at more length: test/long/etcd-faults.long.test.ts.
+import { expect, test } from 'vitest'
+import {
+  flannelValue,
+  KERNEL_OVERLAY,
+  leaseOf,
+  networkOnEtcd,
+  overlayAddressOf,
+  PREFIX,
+  pingLosses,
+  startOnEtcd,
+  stateOf,
+  Underlay,
+} from '../support/etcd-network.ts'
+
+test('leases are flannel’s to the byte; a lease written by hand is reached, also after a start without etcd', async () => {
+  const { first, second, third, etcd, one, two } = await networkOnEtcd(new Underlay())
+  for (const daemon of [one, two]) {
+    const { key, value } = leaseOf(daemon)
+    expect(etcd.ctl('get', '--print-value-only', `${PREFIX}/subnets/${key}`)).toBe(`${value}\n`)
+  }
+  expect(leaseOf(one).value).toBe(flannelValue('192.0.2.1', one.status!.node!.mac))
+  expect(pingLosses(first, overlayAddressOf(two))).toBe('0%')
+  expect(pingLosses(second, KERNEL_OVERLAY)).toBe('0%')
+  expect(pingLosses(third, overlayAddressOf(one))).toBe('0%')
+  expect(one.complaints).toEqual([])
+
+  const before = one.status!
+  await etcd.end('SIGTERM')
+  await one.end('SIGTERM')
+  const again = startOnEtcd(first, [etcd])
+  await stateOf(again, 'degraded', 10_000)
+  expect(again.status?.node).toEqual(before.node)
+  expect(pingLosses(first, overlayAddressOf(two))).toBe('0%')
+  expect(pingLosses(first, KERNEL_OVERLAY)).toBe('0%')
+  etcd.run()
+  await etcd.ready()
+  await stateOf(again, 'ready', 10_000)
+  expect(again.status?.lease?.subnet).toBe(before.lease?.subnet)
+})

@@ -30,6 +30,7 @@ import { Offenders } from './offenders.ts'
 import type { OutboundParts } from './outbound.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
+import type { PeerActivity } from './peer-activity.ts'
 import type { EngineSettings } from './settings.ts'
 import { SourceCheck } from './source-check.ts'
 import {
@@ -74,11 +75,13 @@ export class Inbound {
   readonly #sourceCheck: SourceCheck
   /** Whom the source check refused lately. */
   readonly offenders: Offenders
+  readonly #activity: PeerActivity
   readonly #packet = new InnerPacket()
   #datagramSerial = 0
   #sink: StepSink | null = null
 
-  constructor(parts: OutboundParts, table: ForwardingTable) {
+  constructor(parts: OutboundParts, table: ForwardingTable, activity: PeerActivity) {
+    this.#activity = activity
     this.#memory = parts.memory
     this.#view = parts.memory.view
     this.#socket = parts.socket
@@ -123,6 +126,7 @@ export class Inbound {
         error = received
         break
       }
+      if (total === 0) this.#activity.look()
       this.#counters.add(RECEIVE_CALLS, 1)
       this.#counters.cells[OVERFLOWED] = slots.overflowed
       const end = slots.first + received
@@ -149,13 +153,15 @@ export class Inbound {
       this.#drop('rx-truncated', 0, at, length)
       return
     }
+    let passed = 0
     if (segmentSize === 0 || segmentSize >= length || this.#isOneFrame(at, length)) {
-      this.#frame(slot, at, length, segmentSize)
-      return
+      passed = this.#frame(slot, at, length, segmentSize)
+    } else {
+      for (let done = 0; done < length; done += segmentSize) {
+        passed += this.#frame(slot, at + done, Math.min(segmentSize, length - done), 0)
+      }
     }
-    for (let done = 0; done < length; done += segmentSize) {
-      this.#frame(slot, at + done, Math.min(segmentSize, length - done), 0)
-    }
+    if (passed > 0) this.#activity.received(slots.address[slot]! | 0, passed, length - passed * this.#encapBytes)
   }
 
   /**
@@ -167,8 +173,11 @@ export class Inbound {
     return this.#packet.read(this.#view, at + this.#encapBytes, left) === null && this.#packet.length === left
   }
 
-  /** Steps 2 to 4 for one frame of `length` bytes at `at`; `segmentSize` is that of inner segments, 0 for none. */
-  #frame(slot: number, at: number, length: number, segmentSize: number): void {
+  /**
+   * Steps 2 to 4 for one frame of `length` bytes at `at`; `segmentSize` is that of inner segments, 0 for none. Returns how
+   * many frames passed: 1 or 0.
+   */
+  #frame(slot: number, at: number, length: number, segmentSize: number): number {
     const inner = at + this.#encapBytes
     const sink = this.#sink
     const id = sink === null ? 0 : packetId(this.#view, inner, Math.max(0, length - this.#encapBytes))
@@ -181,8 +190,12 @@ export class Inbound {
         this.#combineEcn(id, this.#slots.tos[slot]!) ??
         this.#countHop()
     }
-    if (reason === null) this.#deliver(id, length, segmentSize)
-    else this.#drop(reason, id, at, length)
+    if (reason === null) {
+      this.#deliver(id, length, segmentSize)
+      return 1
+    }
+    this.#drop(reason, id, at, length)
+    return 0
   }
 
   /** Step 2: tunnel header, then the inner IP header: a whole packet lies behind it. */

@@ -31,6 +31,7 @@ import { IcmpAnswer } from './icmp-answer.ts'
 import { InnerPacket } from './inner-packet.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
+import type { PeerActivity } from './peer-activity.ts'
 import { MAX_HEADER_BYTES, Segmenter } from './segment.ts'
 import { senderOf } from './sender-of.ts'
 import { countSent, countSettled } from './sent-counts.ts'
@@ -84,6 +85,7 @@ export class Outbound {
   #cursor: number
   readonly #packet = new InnerPacket()
   readonly #own: OwnSubnets
+  readonly #activity: PeerActivity
   #table: ForwardingTable
   /** Signed, as is what is compared with it: an unsigned number above 2^31 is boxed when it is kept. */
   #lastDestination = 0
@@ -93,8 +95,9 @@ export class Outbound {
   #sink: StepSink | null = null
   readonly #sendBatch = (): void => this.#send()
 
-  constructor(parts: OutboundParts, table: ForwardingTable) {
+  constructor(parts: OutboundParts, table: ForwardingTable, activity: PeerActivity) {
     this.#parts = parts
+    this.#activity = activity
     this.#memory = parts.memory
     this.#view = parts.memory.view
     this.#counters = parts.counters
@@ -336,7 +339,8 @@ export class Outbound {
     if (batch.count === 0) return
     batch.firstSerial = this.#messageSerial + 1
     this.#parts.socket.send(batch)
-    countSent(this.#counters, batch, this.#encapBytes)
+    this.#activity.look()
+    countSent(this.#counters, batch, this.#encapBytes, this.#activity)
     if (this.#sink !== null) {
       for (let message = 0; message < batch.count; message++) this.#traceSend(this.#sink, message)
     }

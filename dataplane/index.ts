@@ -18,9 +18,11 @@ export * from './wire/prefix.ts'
 export {
   chooseUnderlayFeatures,
   closeDescriptor,
+  type DatagramSender,
   keepOverlayDevice,
   type OpenTun,
   type OpenUdpSocket,
+  openDatagramSender,
   openOverlayDevice,
   openSendingSockets,
   openUnderlaySockets,

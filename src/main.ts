@@ -1,7 +1,6 @@
 #!/usr/bin/env node
 // argv → command → exit code. Whatever goes wrong is one line on stderr, never a stack trace.
 import { realpathSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
 import { interrupt, outputLoss } from './cli/interruption.ts'
@@ -9,6 +8,7 @@ import { labCommand } from './cli/lab.ts'
 import { runCommand } from './cli/run.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
+import { packageVersion } from './package-version.ts'
 
 const EXAMPLES = `Examples:
   flannelette run --store file:/run/flannelette/store      this node joins the network
@@ -97,16 +97,6 @@ function oneLine(text: string): string {
 
 function withSubcommands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(withSubcommands)]
-}
-
-function packageVersion(): string {
-  // One directory up from the sources, two from the build.
-  for (const path of ['../package.json', '../../package.json']) {
-    try {
-      return (createRequire(import.meta.url)(path) as { version: string }).version
-    } catch {}
-  }
-  return 'unknown'
 }
 
 /** Runs the command line of this process to its end; what it was building is cleaned up whatever happens. */

@@ -3,6 +3,10 @@ import { Command, Option } from 'commander'
 import {
   collectSourceAllow,
   DRIVERS,
+  type Endpoint,
+  parseHealthzIp,
+  parseHealthzPort,
+  parseMetricsAddress,
   parsePublicIp,
   parseRenewMargin,
   parseSourcePorts,
@@ -46,6 +50,11 @@ interface Flags {
   sourcePorts: number
   udpChecksum: 'on' | 'off'
   onExit: RunOptions['onExit']
+  healthzIp: string
+  healthzPort: number
+  metricsAddress?: Endpoint
+  metricsPeers: 'on' | 'off'
+  apiSocket?: string
   logFormat: RunOptions['logFormat']
   verbose: boolean
 }
@@ -86,6 +95,15 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     )
     .addOption(choice('--udp-checksum <mode>', 'outer checksum of the kernel dataplane', ['on', 'off']))
     .addOption(choice('--on-exit <mode>', 'what becomes of device, routes and subnet.env', ['keep', 'remove']))
+    .option('--healthz-ip <address>', 'where /healthz and /readyz are answered', parseHealthzIp, '0.0.0.0')
+    .option('--healthz-port <port>', 'their TCP port; 0: nowhere', parseHealthzPort, 0)
+    .option(
+      '--metrics-address <address:port>',
+      'where /metrics is answered, and health too; :PORT is on loopback (default: nowhere)',
+      parseMetricsAddress,
+    )
+    .addOption(choice('--metrics-peers <mode>', 'a metric for each peer', ['on', 'off']))
+    .option('--api-socket <path>', 'local socket for other commands (default: api.sock in the state directory)')
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
     .option('-v, --verbose', 'log more', false)
     .action(async (flags: Flags) => {
@@ -125,6 +143,11 @@ function toOptions(flags: Flags): RunOptions {
     sourcePorts: flags.sourcePorts,
     udpChecksum: flags.udpChecksum === 'on',
     onExit: flags.onExit,
+    healthzIp: flags.healthzIp,
+    healthzPort: flags.healthzPort,
+    ...(flags.metricsAddress === undefined ? {} : { metricsAddress: flags.metricsAddress }),
+    metricsPeers: flags.metricsPeers === 'on',
+    ...(flags.apiSocket === undefined ? {} : { apiSocket: flags.apiSocket }),
     logFormat: flags.logFormat,
     verbose: flags.verbose,
   }

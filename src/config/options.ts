@@ -1,4 +1,5 @@
 // What `flannelette run` was asked to do, after parsing: values checked, units in the names.
+import { isIP } from 'node:net'
 import {
   isUnicast,
   type Prefix,
@@ -16,6 +17,13 @@ export type DataplaneKind = 'userspace' | 'kernel'
 
 /** What may move packets of the userspace dataplane; the first one is the default. */
 export const DRIVERS: [WorkerDriver, ...WorkerDriver[]] = ['offload', 'plain', 'dgram', 'raw']
+
+/** What to listen on. */
+export interface Endpoint {
+  /** An IP address. */
+  readonly host: string
+  readonly port: number
+}
 
 export interface RunOptions {
   /** `file:DIR` */
@@ -40,6 +48,15 @@ export interface RunOptions {
   readonly sourcePorts: number
   readonly udpChecksum: boolean
   readonly onExit: 'keep' | 'remove'
+  /** Where health is answered; a port of 0 is nowhere. */
+  readonly healthzIp: string
+  readonly healthzPort: number
+  /** Where metrics are, and health too; nowhere when left out. */
+  readonly metricsAddress?: Endpoint
+  /** Whether there is a metric for each peer. */
+  readonly metricsPeers: boolean
+  /** Path of the local socket; in the state directory when left out. */
+  readonly apiSocket?: string
   readonly logFormat: LogFormat
   readonly verbose: boolean
 }
@@ -53,6 +70,36 @@ export function parsePublicIp(text: string): number {
     })
   }
   return address
+}
+
+/** `--healthz-ip`. @throws FlanneletteError `usage` */
+export function parseHealthzIp(text: string): string {
+  if (isIP(text) !== 0) return text
+  throw new FlanneletteError('usage', `--healthz-ip ${text} is no IP address`, {
+    remedy: 'give one, such as 127.0.0.1',
+  })
+}
+
+/** `--healthz-port`; 0 switches it off. @throws FlanneletteError `usage` */
+export function parseHealthzPort(text: string): number {
+  const port = portOf(text)
+  if (port !== null) return port
+  const remedy = 'give a port from 1 to 65535, or 0 for none'
+  throw new FlanneletteError('usage', `--healthz-port ${text} is out of range`, { remedy })
+}
+
+/** `--metrics-address`: `:9401` is on loopback, another host must be named. @throws FlanneletteError `usage` */
+export function parseMetricsAddress(text: string): Endpoint {
+  const [, bracketed, plain, portText = ''] = /^(?:\[(.*)\]|([^:]*)):(\d+)$/.exec(text) ?? []
+  const host = (bracketed ?? plain ?? '') || '127.0.0.1'
+  const port = portOf(portText)
+  if (port !== null && port > 0 && isIP(host) !== 0) return { host, port }
+  const remedy = 'give :PORT for loopback, or ADDRESS:PORT'
+  throw new FlanneletteError('usage', `--metrics-address ${text} is no address to listen on`, { remedy })
+}
+
+function portOf(text: string): number | null {
+  return /^\d{1,5}$/.test(text) && Number(text) < 65536 ? Number(text) : null
 }
 
 /** `--subnet-lease-renew-margin`, flannel's limits. @throws FlanneletteError `usage` */

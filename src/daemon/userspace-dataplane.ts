@@ -9,6 +9,7 @@ import {
   keepOverlayDevice,
   type Offender,
   type OpenTun,
+  type PeerTraffic,
   type Prefix,
   type RecordedStep,
   receiveDatagramsOneByOne,
@@ -170,6 +171,14 @@ export class UserspaceDataplane implements Dataplane {
     }
   }
 
+  traffic(): ReadonlyMap<number, PeerTraffic> | null {
+    return this.#workers?.traffic() ?? null
+  }
+
+  workerRestarts(): readonly number[] {
+    return this.#workers?.restarts() ?? []
+  }
+
   features(): readonly Feature[] {
     return this.#report.features
   }
@@ -186,6 +195,11 @@ export class UserspaceDataplane implements Dataplane {
   /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
     return this.impairment() === null ? 0 : this.#peerCount
+  }
+
+  /** Whether there is something to trace. */
+  get isStarted(): boolean {
+    return this.#workers !== null
   }
 
   /** Records at most `steps` steps of the engine; see WorkerGroup.trace. */

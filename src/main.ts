@@ -6,12 +6,14 @@ import { Command, CommanderError } from 'commander'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
 import { runCommand } from './cli/run.ts'
+import { statusCommand } from './cli/status.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
 import { packageVersion } from './package-version.ts'
 
 const EXAMPLES = `Examples:
   flannelette run --store file:/run/flannelette/store      this node joins the network
+  flannelette status                                       how is it?
   flannelette lab up --hosts 3                             three hosts with pods on this machine
   flannelette lab ping all                                 does everybody reach everybody?
 `
@@ -20,6 +22,9 @@ const EXITS = `
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 time limit, 4 daemon not reachable, 5 not permitted,
 130 interrupted
 `
+
+/** Commands whose help tells what exit codes mean for them. */
+const HAVE_THEIR_OWN = ['run', 'status']
 
 /** Where text goes: data to stdout, everything else to stderr. */
 export interface Output {
@@ -33,8 +38,9 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .description('flannel with a userspace dataplane')
     .version(packageVersion())
     .addHelpText('before', EXAMPLES)
-    .addHelpText('after', EXITS)
+    .addHelpText('afterAll', ({ command }) => (HAVE_THEIR_OWN.includes(command.name()) ? '' : EXITS))
     .addCommand(runCommand(runDaemon, exit))
+    .addCommand(statusCommand({ out: output.out, exit }))
     .addCommand(labCommand())
   for (const command of withSubcommands(root)) {
     command

@@ -143,7 +143,7 @@ export class Metrics {
       collect() {
         this.reset()
         // A gauge without labels is 0 after a reset; one of nothing to say is not there at all.
-        this.remove()
+        if (labelNames.length === 0) this.remove()
         for (const [value, labels] of rows(facts())) this.set(labels ?? {}, value)
       },
     })

@@ -3,11 +3,13 @@
 import type { Command, Option } from 'commander'
 import { labCommand } from '../../src/cli/lab.ts'
 import { runCommand } from '../../src/cli/run.ts'
+import { statusCommand } from '../../src/cli/status.ts'
 import { EXIT } from '../../src/errors.ts'
 
 const cell = (text: string): string => text.replaceAll('|', '\\|')
 
-function defaultOf({ defaultValue }: Option): string {
+function defaultOf({ defaultValue, defaultValueDescription }: Option): string {
+  if (defaultValueDescription !== undefined) return `\`${defaultValueDescription}\``
   if (defaultValue === undefined || defaultValue === false) return ''
   return Array.isArray(defaultValue) && defaultValue.length === 0 ? '' : `\`${String(defaultValue)}\``
 }
@@ -106,6 +108,11 @@ export function configurationPage(): string {
     async () => 0,
     () => {},
   )
-  const flags = [...flagTables(run, 'flannelette'), ...flagTables(labCommand(), 'flannelette')]
+  const status = statusCommand({ out: () => {}, exit: () => {} })
+  const flags = [
+    ...flagTables(run, 'flannelette'),
+    ...flagTables(status, 'flannelette'),
+    ...flagTables(labCommand(), 'flannelette'),
+  ]
   return `${BEFORE}${codes.join('\n')}\n\n## Commands\n\n${flags.join('\n').trimEnd()}\n`
 }

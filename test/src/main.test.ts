@@ -53,6 +53,9 @@ test('the defaults of run are those of flannel where flannel has them', async ()
     sourcePorts: 16,
     udpChecksum: true,
     onExit: 'keep',
+    healthzIp: '0.0.0.0',
+    healthzPort: 0,
+    metricsPeers: true,
     logFormat: 'auto',
     verbose: false,
   })
@@ -65,7 +68,8 @@ test('every flag of run arrives', async () => {
     ...['--source-allow=10.8.1.1/16', '--source-allow=fd00:8::1/64'],
     ...['--workers=2', '--source-ports=1'],
     ...['--driver=plain', '--udp-gso=on', '--tun-offload=off'],
-    ...['--on-exit=remove', '--log-format=json', '-v'],
+    ...['--healthz-ip=127.0.0.1', '--healthz-port=8081', '--metrics-address=:9401', '--metrics-peers=off'],
+    ...['--api-socket=/a', '--on-exit=remove', '--log-format=json', '-v'],
   )
   expect(options).toEqual({
     store: 'file:/s',
@@ -87,10 +91,25 @@ test('every flag of run arrives', async () => {
     sourcePorts: 1,
     udpChecksum: false,
     onExit: 'remove',
+    healthzIp: '127.0.0.1',
+    healthzPort: 8081,
+    metricsAddress: { host: '127.0.0.1', port: 9401 },
+    metricsPeers: false,
+    apiSocket: '/a',
     logFormat: 'json',
     verbose: true,
   })
 })
+
+test.each([[[]], [['run']], [['status']], [['lab']], [['lab', 'up']]])(
+  'the help of %j tells the exit codes, once',
+  async (words) => {
+    const { out, code } = await run(...words, '--help')
+    expect(code).toBe(0)
+    expect(out.match(/exit codes/gi)).toHaveLength(1)
+    expect(out).toMatch(/\b2\b.*usage/)
+  },
+)
 
 describe('wrong usage is one line and exit code 2', () => {
   test.each([

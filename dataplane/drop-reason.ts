@@ -30,7 +30,7 @@ export const DROP_REASONS = {
   'ecn-illegal': { where: 'inbound', about: 'outer CE on an inner packet that is not ECN-capable (RFC 6040)' },
   'bad-checksum': { where: 'inbound', about: 'the inner IPv4 header checksum is wrong' },
   'tun-backpressure': { where: 'inbound', about: 'the TUN did not take the packet in time (EAGAIN)' },
-  'tun-down': { where: 'inbound', about: 'the TUN is down (EIO)' },
+  'tun-down': { where: 'inbound', about: 'the TUN is down (EIO) or was deleted (EBADFD)' },
   'tun-rejected': { where: 'inbound', about: 'the kernel refused the packet (EINVAL)' },
   'tun-error': { where: 'inbound', about: 'the TUN write failed with an errno that has no name of its own' },
   // any packet

@@ -5,6 +5,8 @@ import { defineConfig } from 'vitest/config'
 const LONG = ['test/long/**/*.test.ts', 'test/**/*.long.test.ts']
 const NETNS = 'test/netns/**/*.test.ts'
 const UML = 'test/uml/**/*.test.ts'
+/** What is waited for comes within milliseconds; a busy machine may take seconds. */
+const PATIENT = { poll: { timeout: 10_000 } }
 
 export default defineConfig({
   test: {
@@ -29,6 +31,7 @@ export default defineConfig({
           maxWorkers: 1,
           testTimeout: 60_000,
           hookTimeout: 60_000,
+          expect: PATIENT,
           sequence: { groupOrder: 1 },
         },
       },
@@ -40,6 +43,7 @@ export default defineConfig({
           maxWorkers: 1,
           testTimeout: 240_000,
           hookTimeout: 120_000,
+          expect: PATIENT,
           sequence: { groupOrder: 2 },
         },
       },
@@ -51,6 +55,7 @@ export default defineConfig({
           maxWorkers: 1,
           testTimeout: 1_200_000,
           hookTimeout: 120_000,
+          expect: PATIENT,
           sequence: { groupOrder: 3 },
         },
       },

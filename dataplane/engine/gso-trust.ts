@@ -1,5 +1,6 @@
-// Which kinds of joined packets, and whether open checksums, the TUN is still given. Some kernels refuse a kind that others take (Linux 6.6.44 and
-// 6.10.3 for instance refuse all whose last segment is short); a kind that was refused often enough is not tried again.
+// Which kinds of joined packets, and whether open checksums, the TUN is still given. Some kernels refuse a kind that others
+// take (Linux 6.6.44 and 6.10.3 for instance refuse all whose last segment is short); a kind that was refused often enough
+// is not tried again.
 import * as virtioNet from '../wire/virtio-net.ts'
 import { type Counters, cellOf } from './counters.ts'
 

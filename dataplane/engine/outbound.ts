@@ -50,8 +50,9 @@ const READ_BYTES = virtioNet.HEADER_LEN + 65535
  * the other. Always the same two places, so that they stay in a core's cache.
  */
 const HALF_BYTES = 2 * 65536
-/** Packets per run, so that the other direction gets its turn. */
+/** Packets per run, and segments that super-packets are cut into (some are tiny): the other direction gets its turn. */
 const BURST = 256
+const BURST_SEGMENTS = 64 * BURST
 
 const READ_PACKETS = cellOf('outbound.packets.read')
 const READ_BYTES_CELL = cellOf('outbound.bytes.read')
@@ -92,6 +93,7 @@ export class Outbound {
   #lastTable: ForwardingTable | null = null
   #lastEntry = NO_ENTRY
   #messageSerial = 0
+  #segments = 0
   #sink: StepSink | null = null
   readonly #sendBatch = (): void => this.#send()
 
@@ -129,7 +131,8 @@ export class Outbound {
     const { device } = this.#parts
     let reads = 0
     let error = 0
-    while (reads < BURST) {
+    this.#segments = 0
+    while (reads < BURST && this.#segments < BURST_SEGMENTS) {
       if (this.#cursor > this.#half + HALF_BYTES - this.#room - READ_BYTES) this.#flush()
       if (this.#batch.count === 0) this.#cursor = this.#half
       const at = this.#cursor + this.#room
@@ -281,6 +284,7 @@ export class Outbound {
     segmenter.begin(this.#packet, gsoSize)
     this.#encapsulate(segmenter.template, entry)
     this.#counters.add(SUPER_PACKETS, 1)
+    this.#segments += segmenter.count
     for (let index = 0; index < segmenter.count; index++) {
       if (segmenter.isFull) this.#flush()
       const header = segmenter.build(index)
@@ -351,8 +355,9 @@ export class Outbound {
   /** Step 7 for a message that was under way. */
   #settled(settled: Settled): void {
     countSettled(this.#counters, settled, this.#encapBytes)
+    if (this.#sink === null) return
     const { serial, ...rest } = settled
-    this.#sink?.step({ kind: 'send', message: serial, packets: 1, segmentSize: 0, ...rest })
+    this.#sink.step({ kind: 'send', message: serial, packets: 1, segmentSize: 0, ...rest })
   }
 
   #drop(reason: DropReason, id: number, at: number, length: number): void {

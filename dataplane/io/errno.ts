@@ -36,6 +36,7 @@ const SEND_REASONS = new Map<number, DropReason>([
 const WRITE_REASONS = new Map<number, DropReason>([
   [EAGAIN, 'tun-backpressure'],
   [EIO, 'tun-down'],
+  [EBADFD, 'tun-down'],
   [EINVAL, 'tun-rejected'],
 ])
 

@@ -3,8 +3,8 @@
 
 /**
  * `tun-tso`, `tun-uso`: super-packets of TCP and UDP are read from the TUN. `tun-gso-…`: packets are written joined.
- * `tun-short-tail`: also with a last segment that is shorter. `tun-checksum`: written with an open checksum. `udp-gso`, `udp-gro`: trains of datagrams are sent and
- * received as one.
+ * `tun-short-tail`: also with a last segment that is shorter. `tun-checksum`: written with an open checksum. `udp-gso`,
+ * `udp-gro`: trains of datagrams are sent and received as one.
  */
 export type FeatureName =
   | 'tun-tso'

@@ -38,7 +38,7 @@ export interface DriverEvents {
 export function openDriver(memory: PacketMemory, setup: WorkerSetup, events: DriverEvents): OpenDriver {
   const tun = new Tun(memory, setup.tunFd)
   if (setup.driver === 'dgram') return openDgram(memory, setup, tun, events)
-  if (setup.driver === 'raw') return openRaw(memory, setup, tun)
+  if (setup.driver === 'raw') return openRaw(memory, setup, tun, events)
   const isPlain = setup.driver === 'plain'
   const socket = new UdpSocket(memory, {
     ...{ fd: setup.socketFd, senderFds: setup.senderFds, maxSegments: setup.maxSegments },
@@ -48,6 +48,8 @@ export function openDriver(memory: PacketMemory, setup: WorkerSetup, events: Dri
   return { tun, device, socket, receiveFd: setup.socketFd, ...ALWAYS_READY, close: () => undefined }
 }
 
+/** How long the raw driver leaves the device alone after a send that had to wait, milliseconds. */
+const RAW_RETRY_MS = 10
 const ALWAYS_READY = { isFull: () => false, waiting: () => 0 }
 
 /** Node closes what it is given: it gets descriptors of its own, so that the sockets survive this thread. */
@@ -67,18 +69,32 @@ function openDgram(memory: PacketMemory, setup: WorkerSetup, tun: Tun, events: D
   }
 }
 
-function openRaw(memory: PacketMemory, setup: WorkerSetup, tun: Tun): OpenDriver {
+/** While the socket is full the device is not read, and the thread does its other work. */
+function openRaw(memory: PacketMemory, setup: WorkerSetup, tun: Tun, events: DriverEvents): OpenDriver {
   const sender = openRawSender()
   if ('kind' in sender) throw new Error(`no raw socket: ${sender.why}`)
   const nothing = new PollSet(memory, [-1])
+  let retry: NodeJS.Timeout | undefined
   const socket = new RawSocket(memory, {
     sender,
     udpSocket: new UdpSocket(memory, { fd: setup.socketFd, maxSegments: 1 }),
     address: setup.underlayAddress,
     ...setup.rawPorts,
     pause: () => void nothing.wait(1),
+    onFull: () => {
+      retry = setTimeout(() => {
+        socket.tryAgain()
+        events.onRoom()
+      }, RAW_RETRY_MS)
+    },
   })
-  return { tun, device: tun, socket, receiveFd: setup.socketFd, ...ALWAYS_READY, close: () => socket.close() }
+  const isFull = () => socket.isFull
+  const close = () => {
+    clearTimeout(retry)
+    socket.close()
+  }
+  const device = new GatedDevice(tun, isFull)
+  return { tun, device, socket, receiveFd: setup.socketFd, isFull, waiting: () => 0, close }
 }
 
 /** @throws Error when the process has no descriptor left */

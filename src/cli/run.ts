@@ -4,6 +4,7 @@ import {
   collectSourceAllow,
   DRIVERS,
   type Endpoint,
+  flagsWithoutEffect,
   parseHealthzIp,
   parseHealthzPort,
   parseMetricsAddress,
@@ -106,8 +107,8 @@ export function runCommand(run: (options: RunOptions) => Promise<number>, exit: 
     .option('--api-socket <path>', 'local socket for other commands (default: api.sock in the state directory)')
     .addOption(choice('--log-format <format>', 'text, json; auto: text on a terminal', ['auto', 'text', 'json']))
     .option('-v, --verbose', 'log more', false)
-    .action(async (flags: Flags) => {
-      const options = toOptions(flags)
+    .action(async (flags: Flags, command: Command) => {
+      const options = toOptions(flags, (flag) => wasGiven(command, flag))
       surviveLostOutput()
       exit(await run(options))
     })
@@ -118,7 +119,12 @@ function choice(flags: string, about: string, choices: [string, ...string[]]): O
   return new Option(flags, about).choices(choices).default(choices[0])
 }
 
-function toOptions(flags: Flags): RunOptions {
+function wasGiven(command: Command, flag: string): boolean {
+  const option = command.options.find(({ long }) => long === flag)
+  return option !== undefined && command.getOptionValueSource(option.attributeName()) === 'cli'
+}
+
+function toOptions(flags: Flags, given: (flag: string) => boolean): RunOptions {
   // Checked here and not by commander, which would complain of it before a misspelt flag.
   if (flags.store === undefined) {
     throw new FlanneletteError('usage', '--store is missing', {
@@ -150,5 +156,6 @@ function toOptions(flags: Flags): RunOptions {
     ...(flags.apiSocket === undefined ? {} : { apiSocket: flags.apiSocket }),
     logFormat: flags.logFormat,
     verbose: flags.verbose,
+    notices: flagsWithoutEffect(flags.dataplane, given),
   }
 }

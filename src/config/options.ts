@@ -59,6 +59,23 @@ export interface RunOptions {
   readonly apiSocket?: string
   readonly logFormat: LogFormat
   readonly verbose: boolean
+  /** What a person should read once. */
+  readonly notices: readonly string[]
+}
+
+/** Flags that only one of the dataplanes looks at. */
+const FLAGS_OF: Readonly<Record<DataplaneKind, readonly string[]>> = {
+  userspace: [
+    ...['--driver', '--udp-gso', '--tun-offload', '--source-check', '--source-allow'],
+    ...['--workers', '--source-ports'],
+  ],
+  kernel: ['--udp-checksum'],
+}
+
+/** One notice for each flag that was given and that this dataplane does not look at. */
+export function flagsWithoutEffect(dataplane: DataplaneKind, wasGiven: (flag: string) => boolean): string[] {
+  const other = dataplane === 'kernel' ? 'userspace' : 'kernel'
+  return FLAGS_OF[other].filter(wasGiven).map((flag) => `${flag} has no effect with --dataplane ${dataplane}`)
 }
 
 /** `--public-ip`. @throws FlanneletteError `usage` */

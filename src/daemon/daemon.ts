@@ -30,6 +30,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     sink: process.stderr,
     terminal: process.stderr.isTTY === true,
   })
+  for (const notice of options.notices) log.warn('option-without-effect', notice)
   const signals = new SignalWait()
   const dataplane = createDataplane(options, log)
   const state = new StateDirectory(options.stateDirectory, log)

@@ -20,13 +20,26 @@ export interface DriverWishes {
 
 /** Whether packets of each kind are joined for the TUN. `kernelRelease` as `uname -r` prints it. */
 export function joiningFeatures(wishes: DriverWishes, kernelRelease: string): Feature[] {
-  const reason =
-    wishes.driver === 'plain' ? 'one packet a call' : wishes.tunOffload ? null : 'switched off by --tun-offload off'
+  const reason = reasonAgainst(wishes)
   return JOINED.map((name) => {
     if (reason !== null) return unwanted(name, reason)
     if (name !== 'tun-gso-udp' || isKernelAtLeast(kernelRelease, MERGES_UDP_FROM)) return works(name, 'tried at work')
     return lost(name, `kernel ${kernelRelease} may lose joined UDP of pods with tunnels of their own`)
   })
+}
+
+/** What the device does, where it was not asked to do something also by whose wish. */
+export function readingFeatures(wishes: DriverWishes, features: readonly Feature[]): Feature[] {
+  const reason = reasonAgainst(wishes)
+  return features.map((feature) => {
+    return feature.on || feature.downgrade || reason === null ? feature : unwanted(feature.name, reason)
+  })
+}
+
+/** Why the device's offloads are not wanted; `null` when they are. */
+function reasonAgainst({ driver, tunOffload }: DriverWishes): string | null {
+  if (driver === 'plain') return 'one packet a call'
+  return tunOffload ? null : 'switched off by --tun-offload off'
 }
 
 /** Whether a driver's socket can take trains of datagrams that the kernel has merged. */

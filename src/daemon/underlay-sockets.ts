@@ -74,7 +74,8 @@ async function refuseWithoutRawSocket(): Promise<void> {
   if (failure.kind === 'missing') {
     const message = `--driver raw needs the npm package raw-socket, which cannot be loaded (${failure.why})`
     throw new FlanneletteError('driver-unavailable', message, {
-      remedy: 'install it beside flannelette with "npm install raw-socket" (needs python3, make and g++)',
+      remedy:
+        'install it beside flannelette with "npm install raw-socket", or build it with "npm rebuild raw-socket" (needs python3, make and g++)',
     })
   }
   throw new FlanneletteError('not-permitted', `a raw socket cannot be opened: ${failure.why}`, {

@@ -20,12 +20,13 @@ import {
   type WorkerReport,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
+import { requireNetworkAdmin } from '../host/capability.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
-import { joiningFeatures, receivesTrains, socketFeatures } from './driver-features.ts'
+import { joiningFeatures, readingFeatures, receivesTrains, socketFeatures } from './driver-features.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 import { carriesAddress, closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
@@ -60,6 +61,10 @@ export class UserspaceDataplane implements Dataplane {
   #tuns: readonly OpenTun[] = []
   #sockets: UnderlaySockets | null = null
   #peerCount = 0
+  /** The books as they were closed. */
+  #lastCounters: Readonly<Record<string, number>> = {}
+  #lastTraffic: ReadonlyMap<number, PeerTraffic> | null = null
+  #lastRestarts: readonly number[] = []
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
   /** The underlay address is not on its interface: nothing can be sent from it. */
@@ -76,6 +81,7 @@ export class UserspaceDataplane implements Dataplane {
 
   /** Sockets and device are held from here on: a device made here goes with the process until `start` has dressed it. */
   async prepare(outline: VtepOutline): Promise<void> {
+    requireNetworkAdmin(outline.deviceName)
     await refuseNetworkOverlap(outline)
     try {
       this.#sockets = await openSockets(outline, this.#options, this.#options.log)
@@ -129,15 +135,16 @@ export class UserspaceDataplane implements Dataplane {
   /** Finds out what the kernel takes off our hands, and says so. */
   async #chooseFeatures(local: LocalVtep, tun: OpenTun, { receiving }: UnderlaySockets) {
     const { driver, udpGso } = this.#options
+    const reading = readingFeatures(this.#options, tun.features)
     const joining = joiningFeatures(this.#options, release())
     const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
     if (driver !== 'offload') {
       if (!receivesTrains(driver)) for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
-      this.#report.begin([...tun.features, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)])
+      this.#report.begin([...reading, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)])
       return { maxSegments: 1, joins }
     }
     const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, receiving[0]!, udpGso)
-    this.#report.begin([...tun.features, ...joining, ...features])
+    this.#report.begin([...reading, ...joining, ...features])
     return { maxSegments, joins }
   }
 
@@ -158,7 +165,7 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   counters(): Readonly<Record<string, number>> {
-    if (this.#workers === null || this.#local === null) return {}
+    if (this.#workers === null || this.#local === null) return this.#lastCounters
     const { 'socket.overflowed': overflowed = 0, ...counters } = this.#workers.counters()
     this.#report.look(counters)
     return {
@@ -172,11 +179,11 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   traffic(): ReadonlyMap<number, PeerTraffic> | null {
-    return this.#workers?.traffic() ?? null
+    return this.#workers?.traffic() ?? this.#lastTraffic
   }
 
   workerRestarts(): readonly number[] {
-    return this.#workers?.restarts() ?? []
+    return this.#workers?.restarts() ?? this.#lastRestarts
   }
 
   features(): readonly Feature[] {
@@ -211,6 +218,9 @@ export class UserspaceDataplane implements Dataplane {
     if (this.#tendTimer !== null) clearTimeout(this.#tendTimer)
     await this.#tending
     await this.#workers?.stop()
+    this.#lastCounters = this.counters()
+    this.#lastTraffic = this.traffic()
+    this.#lastRestarts = this.workerRestarts()
     this.#workers = null
     if (mode === 'remove' && this.#local !== null) await removeOverlayLink(this.#local.deviceName)
     await closeAll(this.#tuns)

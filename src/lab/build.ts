@@ -26,7 +26,7 @@ export interface UpContext {
 export async function buildLab(plan: LabPlan, initial: LabState, context: UpContext): Promise<LabState> {
   const progress = context.progress ?? (() => {})
   const { options } = initial
-  progress(`${plan.hosts.length} hosts and ${plan.pods.length} pods: namespaces and underlay (${options.underlay})`)
+  progress(`${count(plan.hosts, 'host')} and ${count(plan.pods, 'pod')}: namespaces and underlay (${options.underlay})`)
   await createNamespaces(plan)
   await buildUnderlay(plan, options.underlay)
   context.signal?.throwIfAborted()
@@ -74,4 +74,8 @@ async function connectPods(plan: LabPlan, host: LabHost) {
     address: podAddress(subnet, pod.number),
     ipv6Address: ipv6Subnet === null ? null : podAddress(ipv6Subnet, pod.number),
   }))
+}
+
+function count(things: readonly unknown[], name: string): string {
+  return `${things.length} ${name}${things.length === 1 ? '' : 's'}`
 }

@@ -106,7 +106,7 @@ const PROVOKED: Record<Exclude<DropReason, LostInKernel>, Provoked> = {
   'tun-backpressure': inbound(refusesWith(errno.EAGAIN)),
   'tun-down': inbound(refusesWith(errno.EIO)),
   'tun-rejected': inbound(refusesWith(errno.EINVAL)),
-  'tun-error': inbound(refusesWith(errno.EBADFD)),
+  'tun-error': inbound(refusesWith(errno.EBADF)),
   'bad-version': inbound(arrives(toA(bent(0, 0x20), { etherType: ETHERTYPE_IPV4 }))),
   'not-ip': {
     outbound: read(fromTun(new Uint8Array(40))),

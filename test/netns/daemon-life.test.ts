@@ -50,6 +50,7 @@ describe('a stop', () => {
       expect(exitCode).toBe(0)
       expect(milliseconds).toBeLessThan(PATIENCE_MS)
       expect(one.told).toEqual([])
+      expect(one.status?.counters['outbound.packets.passed']).toBeGreaterThan(0) // the books as they were closed
       const after = traceOf(first)
       expect(after.subnetFile).toBe(before.subnetFile)
       expect(after.addresses.map(withoutState)).toEqual(before.addresses.map(withoutState))

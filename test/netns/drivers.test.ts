@@ -9,29 +9,13 @@ import { skipWithoutRawSocket, withRawSocket } from '../support/raw-socket-here.
 
 const [toKernel, fromKernel, ours] = DIRECTIONS
 
-describeInterop({ driver: 'plain', underlay: 'veth', udpChecksum: true, directions: [fromKernel, ours], seconds: 1 })
-describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel], seconds: 1 })
-describeInterop({
-  family: 6,
-  driver: 'plain',
-  underlay: 'veth',
-  udpChecksum: false,
-  directions: [fromKernel],
-  seconds: 1,
-})
-describeInterop({
-  driver: 'dgram',
-  underlay: 'veth',
-  udpChecksum: true,
-  directions: [toKernel, fromKernel],
-  seconds: 1,
-})
-describeInterop({ driver: 'dgram', underlay: 'wire', udpChecksum: false, directions: [fromKernel], seconds: 1 })
+// A diagonal; test/long runs the whole matrix of every driver.
+describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel, ours], seconds: 1 })
+describeInterop({ driver: 'dgram', underlay: 'veth', udpChecksum: true, directions: [fromKernel], seconds: 1 })
 
 withRawSocket(() => {
-  const raw = { driver: 'raw', seconds: 1 } as const
-  describeInterop({ ...raw, underlay: 'veth', udpChecksum: true, directions: [toKernel, fromKernel] })
-  describeInterop({ ...raw, underlay: 'wire', udpChecksum: false, directions: [fromKernel] })
+  const directions = [toKernel, fromKernel] as const
+  describeInterop({ driver: 'raw', underlay: 'veth', udpChecksum: true, directions, seconds: 1 })
 })
 
 /** A daemon with these flags, once it is ready. */

@@ -120,6 +120,13 @@ const FAILURES: Readonly<Record<string, Failure>> = {
     says: /CAP_NET_ADMIN/,
     remedy: /run as root or give the process CAP_NET_ADMIN/,
   },
+  'no right to make devices, although the device is there': {
+    wrapper: ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'],
+    prepare: withLink(...'tuntap add mode tun vnet_hdr name flannel.1'.split(' ')),
+    exitCode: 5,
+    says: /CAP_NET_ADMIN is missing/,
+    remedy: /run as root or give the process CAP_NET_ADMIN/,
+  },
   'no right to make devices, with the kernel dataplane': {
     wrapper: ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'],
     flags: () => ['--dataplane', 'kernel'],

@@ -58,6 +58,7 @@ test('the defaults of run are those of flannel where flannel has them', async ()
     metricsPeers: true,
     logFormat: 'auto',
     verbose: false,
+    notices: [],
   })
 })
 
@@ -98,6 +99,7 @@ test('every flag of run arrives', async () => {
     apiSocket: '/a',
     logFormat: 'json',
     verbose: true,
+    notices: expect.any(Array),
   })
 })
 
@@ -110,6 +112,16 @@ test.each([[[]], [['run']], [['status']], [['lab']], [['lab', 'up']]])(
     expect(out).toMatch(/\b2\b.*usage/)
   },
 )
+
+test('a flag of the other dataplane is told to have no effect, one that was not given is not', async () => {
+  const kernel = ['--driver=raw', '--workers=1', '--source-check=strict', '--udp-checksum=off']
+  const notices = (await optionsOf('--store=file:/s', '--dataplane=kernel', ...kernel)).options.notices
+  expect(notices).toEqual(
+    ['--driver', '--source-check', '--workers'].map((flag) => `${flag} has no effect with --dataplane kernel`),
+  )
+  const userspace = (await optionsOf('--store=file:/s', '--driver=raw', '--udp-checksum=on')).options.notices
+  expect(userspace).toEqual(['--udp-checksum has no effect with --dataplane userspace'])
+})
 
 describe('wrong usage is one line and exit code 2', () => {
   test.each([

@@ -60,9 +60,9 @@ With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at sta
 | \`IPv6Network\` | required with \`EnableIPv6\` | the pod network of IPv6, a CIDR of unicast addresses |
 | \`IPv6SubnetLen\` | 64, or prefix + 2 for networks smaller than /62 | prefix length of each node's IPv6 subnet, at most 126 |
 | \`IPv6SubnetMin\`, \`IPv6SubnetMax\` | second and last subnet of \`IPv6Network\` | first and last IPv6 subnet that may be given out |
-| \`Backend.Type\` | \`udp\`, as flannel has it | this version runs \`vxlan\`: name it |
+| \`Backend.Type\` | required in \`Backend\`; without \`Backend\` it is \`udp\`, as flannel has it | this version runs \`vxlan\` and \`udp\` (IPv4 inside plain UDP; of the keys below it has \`Port\` only) |
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
-| \`Backend.Port\` | 8472 | UDP port, equal on all nodes |
+| \`Backend.Port\` | 8472; \`udp\`: 8285 | UDP port, equal on all nodes |
 | \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less |
 | \`Backend.IPv6OverIPv4\` | false | our own key: IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
 | \`Backend.GBP\` | false | true is refused: packets with a policy mark would be lost |

@@ -91,9 +91,9 @@ const TUN_ROWS: readonly ErrorRow[] = [
   }),
   ...(
     [
-      [{ EIO }, 'tun-down'],
+      [{ EIO, EBADFD }, 'tun-down'],
       [{ EINVAL }, 'tun-rejected'],
-      [{ EBADFD, EBADF, ENOMEM, ENOBUFS, EFAULT, EPERM }, 'tun-error'],
+      [{ EBADF, ENOMEM, ENOBUFS, EFAULT, EPERM }, 'tun-error'],
     ] as const
   ).flatMap(([errors, reason]) =>
     rowsOf('writev', 'one packet', errors, reason, (error) => {

@@ -115,9 +115,9 @@ export const toPod = (bytes: number) =>
     sourceMac: THERE.mac,
   })
 
-/** The loopback of a namespace carries 8 Mbit/s from now on, and keeps what waits for it. */
-export function slowLoopback(namespace: string): void {
-  const words = ['tc', 'qdisc', 'add', 'dev', 'lo', 'root', 'tbf', 'rate', '8mbit', 'burst', '4kb', 'limit', '8mb']
+/** The loopback of a namespace carries 8 Mbit/s from now on, and keeps so much of what waits for it. */
+export function slowLoopback(namespace: string, limit = '8mb'): void {
+  const words = ['tc', 'qdisc', 'add', 'dev', 'lo', 'root', 'tbf', 'rate', '8mbit', 'burst', '4kb', 'limit', limit]
   iproute('netns', 'exec', namespace, ...words)
 }
 

@@ -15,6 +15,8 @@ const HEADER_BYTES = ipv4.HEADER_LEN + udp.HEADER_LEN
 const TTL = 64
 /** Tries of a send that found no room, with a millisecond between them: ten, as long as other sockets wait. */
 const ROOM_TRIES = 10
+/** Such milliseconds until {@link RawSocket.tryAgain}, all sends together: the thread has other work as well. */
+const MOST_PAUSES = 50
 const NOBUFS_TRIES = 3
 
 /** The package gives errors as text, that of strerror(3). */
@@ -41,6 +43,8 @@ export interface RawSocketOptions {
   readonly ports: number
   /** Sleeps for a millisecond, blocking: the kernel may have room afterwards. */
   pause(): void
+  /** The socket is full: time to call {@link RawSocket.tryAgain} a while later. */
+  onFull?(): void
 }
 
 export class RawSocket implements UnderlaySocket {
@@ -56,6 +60,7 @@ export class RawSocket implements UnderlaySocket {
   #lastAddress = 0
   #lastText = '0.0.0.0'
   #errno = 0
+  #pausesLeft = MOST_PAUSES
   readonly #done = (error: Error | null): void => {
     this.#errno = error === null ? 0 : (ERRNOS.get(error.message) ?? EIO)
   }
@@ -69,6 +74,15 @@ export class RawSocket implements UnderlaySocket {
     const { buffer, byteOffset } = memory.bytes
     this.#buffer = Buffer.from(buffer, byteOffset + this.#at, HEADER_BYTES + MAX_DATAGRAM_BYTES)
     this.#prepareHeader()
+  }
+
+  /** Whether a send has had to wait, so that nothing more should be read from the device until {@link tryAgain}. */
+  get isFull(): boolean {
+    return this.#pausesLeft < MOST_PAUSES
+  }
+
+  tryAgain(): void {
+    this.#pausesLeft = MOST_PAUSES
   }
 
   receive(slots: ReceiveSlots): number {
@@ -109,14 +123,20 @@ export class RawSocket implements UnderlaySocket {
 
   /** Sends what was put together, tried again as often as makes sense. */
   #sendPacket(length: number, address: string): number {
-    const { sender, pause } = this.#options
+    const { sender } = this.#options
     for (let tries = 1; ; tries++) {
       sender.send(this.#buffer, 0, length, address, this.#done)
       sender.onSendReady()
       const errno = this.#errno
-      if (errno === EAGAIN && tries < ROOM_TRIES) pause()
+      if (errno === EAGAIN && tries < ROOM_TRIES && this.#pausesLeft > 0) this.#pause()
       else if (errno !== ENOBUFS || tries >= NOBUFS_TRIES) return errno
     }
+  }
+
+  #pause(): void {
+    if (!this.isFull) this.#options.onFull?.()
+    this.#pausesLeft -= 1
+    this.#options.pause()
   }
 
   #writeIpv4(totalBytes: number, destination: number, tos: number): void {

@@ -308,3 +308,22 @@ describe('open checksums', () => {
     expect(a.counters.dropped('outbound', 'vnet-inconsistent').packets).toBe(1)
   })
 })
+
+describe('one turn', () => {
+  const turn = (segmentBytes: number) => {
+    const { a } = tappedPair()
+    for (let n = 0; n < 20; n++) {
+      const packet = tcpPacket({ payload: countingBytes(60_000), checksum: 'partial' })
+      a.device.queue(superFromTun(packet, segmentBytes))
+    }
+    return a.engine.outbound()
+  }
+
+  it('takes what there is of super-packets of the usual kind', () => {
+    expect(turn(1400)).toBe(20)
+  })
+
+  it('ends early when they are cut into very many segments, so that the other direction gets its own', () => {
+    expect(turn(10)).toBe(3)
+  })
+})

@@ -1,6 +1,12 @@
 // What a driver does without, and why it says so.
 import { describe, expect, test } from 'vitest'
-import { joiningFeatures, receivesTrains, socketFeatures } from '../../../src/daemon/driver-features.ts'
+import { lost, unwanted, works } from '../../../dataplane/index.ts'
+import {
+  joiningFeatures,
+  readingFeatures,
+  receivesTrains,
+  socketFeatures,
+} from '../../../src/daemon/driver-features.ts'
 
 const joined = (driver: 'offload' | 'plain' | 'dgram' | 'raw', tunOffload = true) =>
   joiningFeatures({ driver, tunOffload }, '6.12.0').filter(({ on }) => on).length
@@ -12,6 +18,21 @@ describe('joined packets towards the device', () => {
 
   test('are given up with the device’s offloads', () => {
     expect([joined('dgram', false), joined('raw', false)]).toEqual([0, 0])
+  })
+})
+
+describe('super-packets from the device that nobody wants', () => {
+  const whyOff = (driver: 'offload' | 'plain', tunOffload: boolean) =>
+    readingFeatures({ driver, tunOffload }, [unwanted('tun-tso', 'not asked for')])[0]?.why
+
+  test('say whose wish that is', () => {
+    expect(whyOff('offload', false)).toBe('switched off by --tun-offload off')
+    expect(whyOff('plain', true)).toBe('one packet a call')
+  })
+
+  test('leave alone what the kernel grants or refuses', () => {
+    const features = [works('tun-tso', 'granted'), lost('tun-uso', 'refused')]
+    expect(readingFeatures({ driver: 'raw', tunOffload: false }, features)).toEqual(features)
   })
 })
 

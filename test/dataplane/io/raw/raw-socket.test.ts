@@ -20,6 +20,7 @@ function refusing(...refusals: string[]) {
   const sent: { readonly address: string; readonly payload: Uint8Array }[] = []
   const fragmented: Uint8Array[] = []
   let pauses = 0
+  let timesFull = 0
   let next: (() => void) | null = null
   const sender: RawSender = {
     send(buffer, offset, length, address, done) {
@@ -50,6 +51,9 @@ function refusing(...refusals: string[]) {
     firstPort: 40_000,
     ports: 8,
     pause,
+    onFull: () => {
+      timesFull += 1
+    },
   })
   const batch = new SendBatch(memory, socket.maxSegments)
   const send = (...payloads: Uint8Array[]) => {
@@ -63,7 +67,7 @@ function refusing(...refusals: string[]) {
     socket.send(batch)
     return [...batch.errno.subarray(0, batch.count)].map((errno) => (errno === 0 ? 'sent' : reasonForSendErrno(errno)))
   }
-  return { send, sent, fragmented, pauses: () => pauses }
+  return { socket, send, sent, fragmented, pauses: () => pauses, timesFull: () => timesFull }
 }
 
 const times = (count: number, words: string): string[] => Array(count).fill(words)
@@ -81,6 +85,19 @@ describe('a refused send', () => {
     expect(send(countingBytes(50), countingBytes(60))).toEqual(['tx-queue-full', 'sent'])
     expect(pauses()).toBeLessThanOrEqual(10)
     expect(sent.map(({ payload }) => payload)).toEqual([countingBytes(60)])
+  })
+
+  test('for want of room says so, and many of them wait for a short while together', () => {
+    const { socket, send, pauses, timesFull } = refusing(...times(200, NO_ROOM))
+    expect(send(...times(64, '').map(() => countingBytes(50)))).toEqual(times(64, 'tx-queue-full'))
+    expect([socket.isFull, timesFull(), pauses()]).toEqual([true, 1, 50])
+    expect(send(countingBytes(50))).toEqual(['tx-queue-full'])
+    expect(pauses()).toBe(50)
+    socket.tryAgain()
+    expect(socket.isFull).toBe(false)
+    expect(send(countingBytes(50))).toEqual(['tx-queue-full'])
+    expect([socket.isFull, timesFull()]).toEqual([true, 2])
+    expect(pauses()).toBeGreaterThan(50)
   })
 
   test('for want of a buffer is tried again at once, three times in all', () => {

@@ -343,11 +343,8 @@ export class Outbound {
     if (batch.count === 0) return
     batch.firstSerial = this.#messageSerial + 1
     this.#parts.socket.send(batch)
-    this.#activity.look()
     countSent(this.#counters, batch, this.#encapBytes, this.#activity)
-    if (this.#sink !== null) {
-      for (let message = 0; message < batch.count; message++) this.#traceSend(this.#sink, message)
-    }
+    for (let message = 0; this.#sink !== null && message < batch.count; message++) this.#traceSend(this.#sink, message)
     this.#messageSerial += batch.count
     batch.clear()
   }

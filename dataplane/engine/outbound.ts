@@ -141,7 +141,7 @@ export class Outbound {
         error = read
         break
       }
-      reads++
+      if (reads++ === 0) this.#activity.look()
       this.#take(at, read - virtioNet.HEADER_LEN)
     }
     this.#counters.add(READ_CALLS, reads)

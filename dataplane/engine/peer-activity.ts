@@ -54,7 +54,7 @@ export class PeerActivity {
     this.#lastCell = NONE
   }
 
-  /** Looks at the clock: once for all that is noted before the next look. */
+  /** Looks at the clock, once a run: what it gives is boxed, and a look for each send would be felt as garbage. */
   look(): void {
     this.#present = this.#nowMs()
   }

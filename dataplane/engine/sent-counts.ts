@@ -26,7 +26,6 @@ export function countSent(
   encapBytes: number,
   activity: PeerActivity | null = null,
 ): void {
-  activity?.look()
   counters.add(SEND_CALLS, 1)
   for (let message = 0; message < batch.count; message++) {
     const errno = batch.errno[message]!

@@ -126,7 +126,10 @@ export function startDaemon(host: Host, more: readonly string[] = []): RunningDa
   return new RunningDaemon(host, daemonWords(host, more))
 }
 
-/** What a host shows of a daemon: devices, addresses, IPv4 routes, its subnet.env. */
+/**
+ * What a host shows of a daemon: devices, addresses, IPv4 routes, its subnet.env. Without operational states: a device that was
+ * just made does not know its own yet.
+ */
 export function traceOf(host: Host): {
   links: string[]
   addresses: string[]
@@ -139,10 +142,17 @@ export function traceOf(host: Host): {
       .filter(Boolean)
   return {
     links: lines('-br', 'link', 'show').map((line) => line.split(/\s+/)[0] ?? ''),
-    addresses: lines('-4', '-br', 'address', 'show'),
-    routes: lines('-4', 'route', 'show').map((line) => line.trim()),
+    addresses: lines('-4', '-br', 'address', 'show').map(withoutState),
+    routes: lines('-4', 'route', 'show').map(withoutState),
     subnetFile: isFile(host.subnetFile) ? readFileSync(host.subnetFile, 'utf8') : null,
   }
+}
+
+function withoutState(line: string): string {
+  return line
+    .replace(/ (UNKNOWN|UP|DOWN|LOWERLAYERDOWN|linkdown)\b/g, '')
+    .replace(/\s+/g, ' ')
+    .trim()
 }
 
 function isFile(path: string): boolean {

@@ -32,7 +32,7 @@ export function reportOf({ isLive, status }: StatusFound): StatusReport {
     ready: isLive && status.state === 'ready' && (status.health?.ready ?? true),
     warnings: isLive
       ? warningsOf(status)
-      : [`the daemon (pid ${status.pid}) is not running: this is what it said last`],
+      : [`the daemon (pid ${status.pid}) does not answer: this is what it said last`],
     drops: dropsOf(status.counters),
     next: isLive ? nextCommand(status) : 'systemctl restart flannelette; journalctl -u flannelette -e',
     status,

@@ -37,7 +37,7 @@ export function peerNames({ status }: StatusReport): string {
 }
 
 function heading({ daemon, ready, status }: StatusReport, terminal: Terminal): string {
-  const state = daemon === 'dead' ? 'not running' : status.state
+  const state = daemon === 'dead' ? 'not answering' : status.state
   const how = status.dataplane === 'kernel' ? 'kernel dataplane' : `${status.dataplane} dataplane, ${status.driver}`
   const who = status.lease?.publicIp ?? status.node?.underlayAddress ?? 'this node'
   return `${mark(ready, terminal)} ${paint('bold', `${who} ${state}`, terminal)} · ${how} · pid ${status.pid}\n`

@@ -80,7 +80,7 @@ test('probes and status follow a node from waiting to ready to dead, and metrics
   expect(report.status.peers[0].traffic).toMatchObject({ receivedPackets: 3, sentPackets: 3 })
 
   await daemon.end('SIGKILL')
-  expect(status(a)).toMatchObject({ code: 4, out: expect.stringContaining('192.0.2.1 not running') })
+  expect(status(a)).toMatchObject({ code: 4, out: expect.stringContaining('192.0.2.1 not answering') })
 })
 
 test('systemd is told when the node is ready, how it is, that it lives, and that it stops', async () => {

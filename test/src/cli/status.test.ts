@@ -122,8 +122,8 @@ describe('the command', () => {
     writeFileSync(join(directory, 'status.json'), JSON.stringify(HEALTHY))
     const { out, code } = await run(directory)
     expect(code).toBe(4)
-    expect(out).toContain('192.0.2.1 not running')
-    expect(out).toContain('warning: the daemon (pid 4242) is not running')
+    expect(out).toContain('192.0.2.1 not answering')
+    expect(out).toContain('warning: the daemon (pid 4242) does not answer')
     expect(out).toContain('next: systemctl restart flannelette')
   })
 

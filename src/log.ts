@@ -1,12 +1,14 @@
-// The log: one event a line on stderr, each with a fixed `event` name. Text on a terminal, JSON elsewhere. A warning
+// The log: one event a line on stderr, each with a fixed `event` name; the forms of lines are in log-line.ts. A warning
 // or error that repeats is written once and then counted, so that a broken store cannot fill a disk; one whose opposite
 // came in between is no repetition.
+import { fstatSync } from 'node:fs'
 import { pino } from 'pino'
 import type { Clock, Timer } from './clock.ts'
+import { klogLine, priorityLine, textLine } from './log-line.ts'
 
 export type LogFields = Readonly<Record<string, unknown>>
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
-export type LogFormat = 'auto' | 'text' | 'json'
+export type LogFormat = 'auto' | 'text' | 'json' | 'klog'
 
 /** `event` is a fixed kebab-case name for machines, `message` a sentence for people, `fields` the values in it. */
 export interface Log {
@@ -45,13 +47,30 @@ export interface LogOptions {
   readonly level: LogLevel
   readonly clock: Clock
   readonly sink: LogSink
-  /** Whether the sink is a terminal; decides what `auto` means. */
-  readonly terminal: boolean
+  /** What reads the sink; decides what `auto` means. */
+  readonly reader: LogReader
+}
+
+/** `terminal`: a person. `journal`: systemd, which knows the time and takes priorities in front of lines. */
+export type LogReader = 'terminal' | 'journal' | 'other'
+
+/** Who reads a stream of this process: systemd says in JOURNAL_STREAM which device and inode its own has. */
+export function readerOf(stream: { readonly fd: number; readonly isTTY?: boolean }, journalStream?: string): LogReader {
+  if (stream.isTTY === true) return 'terminal'
+  if (journalStream === undefined) return 'other'
+  const { dev, ino } = fstatSync(stream.fd)
+  return journalStream === `${dev}:${ino}` ? 'journal' : 'other'
+}
+
+function formOf({ format, reader }: LogOptions): ((line: string) => string) | null {
+  if (format === 'klog') return klogLine
+  if (format === 'text' || (format === 'auto' && reader === 'terminal')) return textLine
+  return format === 'auto' && reader === 'journal' ? priorityLine : null
 }
 
 /** A log on pino. `close` writes the counts that are still pending. */
 export function createLog(options: LogOptions): Log & { close(): void } {
-  const text = options.format === 'text' || (options.format === 'auto' && options.terminal)
+  const form = formOf(options)
   const logger = pino(
     {
       level: options.level,
@@ -59,7 +78,7 @@ export function createLog(options: LogOptions): Log & { close(): void } {
       timestamp: () => `,"time":"${new Date(options.clock.wallMs()).toISOString()}"`,
       formatters: { level: (label) => ({ level: label }) },
     },
-    text ? { write: (line: string) => options.sink.write(asText(line)) } : options.sink,
+    form === null ? options.sink : { write: (line: string) => options.sink.write(form(line)) },
   )
   const emit = (level: LogLevel, event: string, message: string, fields: LogFields = {}) =>
     logger[level]({ event, ...fields }, message)
@@ -133,15 +152,4 @@ class RepeatLimiter {
       entry.flush()
     }
   }
-}
-
-function asText(line: string): string {
-  const { level, time, event, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
-  const values = Object.entries(fields).map(([name, value]) => `${name}=${asValue(value)}`)
-  return `${[time, String(level).toUpperCase().padEnd(5), event, msg, ...values].join(' ')}\n`
-}
-
-function asValue(value: unknown): string {
-  const text = typeof value === 'string' ? value : JSON.stringify(value)
-  return /^[^\s"=]+$/.test(text) ? text : JSON.stringify(text)
 }

@@ -3,10 +3,13 @@
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
+import { configCommand } from './cli/config.ts'
+import { dockerOptsCommand } from './cli/docker-opts.ts'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
 import { runCommand } from './cli/run.ts'
 import { statusCommand } from './cli/status.ts'
+import { goWords } from './config/flag-values.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
 import { packageVersion } from './package-version.ts'
@@ -39,9 +42,11 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .version(packageVersion())
     .addHelpText('before', EXAMPLES)
     .addHelpText('afterAll', ({ command }) => (HAVE_THEIR_OWN.includes(command.name()) ? '' : EXITS))
-    .addCommand(runCommand(runDaemon, exit))
+    .addCommand(runCommand(runDaemon, exit).version(packageVersion(), '--version'))
     .addCommand(statusCommand({ out: output.out, exit }))
     .addCommand(labCommand())
+    .addCommand(configCommand(output.out, exit))
+    .addCommand(dockerOptsCommand())
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()
@@ -66,11 +71,17 @@ export async function main(argv: readonly string[], output: Output): Promise<num
       output.err(root.helpInformation())
       return EXIT.usage
     }
-    await root.parseAsync(argv, { from: 'user' })
+    await root.parseAsync(flannelWords(argv), { from: 'user' })
     return code
   } catch (error) {
     return report(error, output)
   }
+}
+
+/** Where flannel's flags are taken they may be written as Go writes them. */
+function flannelWords(argv: readonly string[]): string[] {
+  const commands = argv[0] === 'run' ? 1 : argv[0] === 'config' && argv[1] === 'show' ? 2 : argv.length
+  return [...argv.slice(0, commands), ...goWords(argv.slice(commands))]
 }
 
 function report(error: unknown, { err }: Output): number {

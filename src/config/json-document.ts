@@ -12,21 +12,37 @@ export type JsonNode =
 
 export interface JsonMember {
   readonly key: string
+  /** Offset of the key. */
+  readonly at: number
   readonly value: JsonNode
 }
 
-/** A document that cannot be read, with the place as people count it: line and column from 1. */
+/** As people count: from 1. */
+export interface Place {
+  readonly line: number
+  readonly column: number
+}
+
+/** A document that cannot be read, with the place and, where one is to blame, the field. */
 export class JsonProblem extends Error {
-  constructor(message: string, source: string, at: number) {
-    super(`${positionOf(source, at)}: ${message}`)
+  readonly sentence: string
+  readonly field: string
+  readonly place: Place
+
+  constructor(sentence: string, source: string, at: number, field = '') {
+    const place = placeOf(source, at)
+    super(`line ${place.line}, column ${place.column}: ${sentence}`)
     this.name = 'JsonProblem'
+    this.sentence = sentence
+    this.field = field
+    this.place = place
   }
 }
 
-/** `line 3, column 14` of an offset. */
-export function positionOf(source: string, at: number): string {
+/** The place of an offset. */
+export function placeOf(source: string, at: number): Place {
   const before = source.slice(0, at).split('\n')
-  return `line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1}`
+  return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 }
 }
 
 /** Deeper nesting is refused: nobody writes it, and a stack overflow is no message. */
@@ -105,9 +121,10 @@ class Scanner {
   #member(depth: number): JsonMember {
     this.#skipSpace()
     if (this.#source[this.#at] !== '"') throw this.#problem('expected a key in double quotes')
+    const at = this.#at
     const key = this.#string()
     this.#expect(':')
-    return { key, value: this.value(depth + 1) }
+    return { key, at, value: this.value(depth + 1) }
   }
 
   #list<T>(open: string, close: string, item: () => T): T[] {

@@ -88,7 +88,7 @@ export class JsonFields {
   }
 
   refusal(name: string, why: string): JsonProblem {
-    return new JsonProblem(`${name} ${why}`, this.#source, (this.node(name) ?? this.#object).at)
+    return new JsonProblem(`${name} ${why}`, this.#source, (this.node(name) ?? this.#object).at, name)
   }
 
   #present(name: string): JsonNode | undefined {

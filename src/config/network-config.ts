@@ -35,21 +35,24 @@ export interface NetworkConfig extends SubnetRange {
  * where the text itself is at fault
  */
 export function parseNetworkConfig(text: string): NetworkConfig {
-  return asConfigError(() => {
-    const fields = new JsonFields(text, parseJson(text), 'the network config')
-    const enableIpv6 = fields.boolean('EnableIPv6', false)
-    requireIpv4(fields.boolean('EnableIPv4', true), enableIpv6)
-    const range = ipv4Range({
-      network: fields.ipv4Prefix('Network'),
-      length: fields.integer('SubnetLen', 0, { unsigned: true }),
-      min: fields.ipv4('SubnetMin') ?? 0,
-      max: fields.ipv4('SubnetMax') ?? 0,
-    })
-    const ipv6 = readIpv6Range(fields)
-    const backend = readBackend(text, fields.node('Backend'))
-    const enableNftables = fields.boolean('EnableNFTables', false)
-    return { ...range, ipv6: enableIpv6 ? ipv6Range(ipv6) : null, enableNftables, ...backend }
+  return asConfigError(() => readNetworkConfig(text, parseJson(text)))
+}
+
+/** The same of a document that was parsed before. @throws JsonProblem too */
+export function readNetworkConfig(text: string, document: JsonNode): NetworkConfig {
+  const fields = new JsonFields(text, document, 'the network config')
+  const enableIpv6 = fields.boolean('EnableIPv6', false)
+  requireIpv4(fields.boolean('EnableIPv4', true), enableIpv6)
+  const range = ipv4Range({
+    network: fields.ipv4Prefix('Network'),
+    length: fields.integer('SubnetLen', 0, { unsigned: true }),
+    min: fields.ipv4('SubnetMin') ?? 0,
+    max: fields.ipv4('SubnetMax') ?? 0,
   })
+  const ipv6 = readIpv6Range(fields)
+  const backend = asConfigError(() => readBackend(text, fields.node('Backend')), 'Backend')
+  const enableNftables = fields.boolean('EnableNFTables', false)
+  return { ...range, ipv6: enableIpv6 ? ipv6Range(ipv6) : null, enableNftables, ...backend }
 }
 
 /** Decoded whether it is used or not, as Go does: a mistake in it is a mistake. */
@@ -64,8 +67,9 @@ function readIpv6Range(fields: JsonFields) {
 
 function requireIpv4(enableIpv4: boolean, enableIpv6: boolean): void {
   if (enableIpv4) return
-  if (enableIpv6) throw invalid('EnableIPv4 is false, but this version needs IPv4 beside IPv6', 'leave EnableIPv4 out')
-  throw invalid('EnableIPv4 and EnableIPv6 are both false', 'leave EnableIPv4 out, or set it to true')
+  if (enableIpv6)
+    throw invalid('EnableIPv4', 'is false, but this version needs IPv4 beside IPv6', 'leave EnableIPv4 out')
+  throw invalid('EnableIPv4', 'and EnableIPv6 are both false', 'leave EnableIPv4 out, or set it to true')
 }
 
 function readBackend(source: string, node: JsonNode | undefined) {
@@ -78,7 +82,9 @@ function readBackend(source: string, node: JsonNode | undefined) {
   const backendType = KNOWN_BACKENDS.find((known) => known === given.toLowerCase())
   if (backendType === undefined) {
     const remedy = `known types: ${KNOWN_BACKENDS.join(', ')}`
-    throw invalid(given === '' ? 'Backend has no Type' : `Backend.Type "${given}" is unknown`, remedy)
+    throw given === ''
+      ? invalid('Backend', 'has no Type', remedy)
+      : invalid('Backend.Type', `"${given}" is unknown`, remedy)
   }
   return { backendType, backend, notices: [] } as const
 }

@@ -12,11 +12,10 @@ import {
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
+import { type EtcdOptions, etcdOptions } from './etcd-options.ts'
+import type { FlagValues, SaidValue } from './flag-values.ts'
 
 export type DataplaneKind = 'userspace' | 'kernel'
-
-/** What may move packets of the userspace dataplane; the first one is the default. */
-export const DRIVERS: [WorkerDriver, ...WorkerDriver[]] = ['offload', 'plain', 'dgram', 'raw']
 
 /** What to listen on. */
 export interface Endpoint {
@@ -25,16 +24,41 @@ export interface Endpoint {
   readonly port: number
 }
 
-export interface RunOptions {
-  /** `file:DIR` */
-  readonly store: string
-  readonly iface?: string
-  /** Unsigned 32-bit IPv4 address. */
+/** What the underlay interface is chosen by; empty and absent: the default route. */
+export interface UnderlayWishes {
+  /** Names or IPv4 addresses, the first that will do is taken. */
+  readonly ifaces: readonly string[]
+  /** Patterns for an address, else for a name; after `ifaces`. */
+  readonly ifaceRegexes: readonly RegExp[]
+  /** Unsigned 32-bit; after `ifaceRegexes`. */
+  readonly ifaceCanReach?: number
+  /** Unsigned 32-bit IPv4 address that peers send to. Alone, it names the interface as well. */
   readonly publicIp?: number
+}
+
+export interface RunOptions extends UnderlayWishes {
+  /** `etcd`, or `file:DIR` */
+  readonly store: string
+  readonly etcd: EtcdOptions
   readonly subnetFile: string
   readonly stateDirectory: string
   /** Minutes before expiry at which the lease is renewed, 1 to 1439. */
   readonly renewMarginMinutes: number
+  readonly ipMasq: boolean
+  readonly ipMasqFullyRandom: boolean
+  /** 1 to 86400. */
+  readonly iptablesResyncSeconds: number
+  readonly iptablesForwardRules: boolean
+  readonly blackholeRoute: boolean
+  /** Where health is answered; a port of 0 is nowhere. */
+  readonly healthzIp: string
+  readonly healthzPort: number
+  /** Where metrics are, and health too; nowhere when left out. */
+  readonly metricsAddress?: Endpoint
+  /** Whether there is a metric for each peer. */
+  readonly metricsPeers: boolean
+  /** Path of the local socket; in the state directory when left out. */
+  readonly apiSocket?: string
   readonly dataplane: DataplaneKind
   readonly driver: WorkerDriver
   readonly udpGso: UdpGsoMode
@@ -48,90 +72,119 @@ export interface RunOptions {
   readonly sourcePorts: number
   readonly udpChecksum: boolean
   readonly onExit: 'keep' | 'remove'
-  /** Where health is answered; a port of 0 is nowhere. */
-  readonly healthzIp: string
-  readonly healthzPort: number
-  /** Where metrics are, and health too; nowhere when left out. */
-  readonly metricsAddress?: Endpoint
-  /** Whether there is a metric for each peer. */
-  readonly metricsPeers: boolean
-  /** Path of the local socket; in the state directory when left out. */
-  readonly apiSocket?: string
   readonly logFormat: LogFormat
   readonly verbose: boolean
-  /** What a person should read once. */
+  /** What a person should read once: flags without effect, variables that were overruled. */
   readonly notices: readonly string[]
 }
 
-/** Flags that only one of the dataplanes looks at. */
-const FLAGS_OF: Readonly<Record<DataplaneKind, readonly string[]>> = {
-  userspace: [
-    ...['--driver', '--udp-gso', '--tun-offload', '--source-check', '--source-allow'],
-    ...['--workers', '--source-ports'],
-  ],
-  kernel: ['--udp-checksum'],
+/** What all flags together ask for. @throws FlanneletteError `usage` */
+export function runOptions(values: FlagValues): RunOptions {
+  const driver = values.choice<WorkerDriver>('driver')
+  const workers = values.integer('workers')
+  refuseWorkersOf(driver, workers)
+  return {
+    store: values.text('store'),
+    etcd: etcdOf(values),
+    ...underlayWishes(values),
+    subnetFile: values.text('subnet-file'),
+    stateDirectory: values.text('state-dir'),
+    renewMarginMinutes: values.integer('subnet-lease-renew-margin'),
+    ipMasq: values.boolean('ip-masq'),
+    ipMasqFullyRandom: !values.boolean('ip-masq-fully-random-disable'),
+    iptablesResyncSeconds: values.integer('iptables-resync'),
+    iptablesForwardRules: values.boolean('iptables-forward-rules'),
+    blackholeRoute: values.boolean('ip-blackhole-route'),
+    healthzIp: addressText(values.said('healthz-ip')),
+    healthzPort: values.integer('healthz-port'),
+    ...metricsAddress(values.said('metrics-address')),
+    metricsPeers: values.text('metrics-peers') === 'on',
+    ...(values.said('api-socket') === null ? {} : { apiSocket: values.text('api-socket') }),
+    dataplane: values.choice('dataplane'),
+    driver,
+    udpGso: values.choice('udp-gso'),
+    tunOffload: values.text('tun-offload') === 'on',
+    sourceCheck: values.choice('source-check'),
+    sourceAllow: values.list('source-allow').map(parseSourceAllow),
+    workers,
+    sourcePorts: values.integer('source-ports'),
+    udpChecksum: values.text('udp-checksum') === 'on',
+    onExit: values.choice('on-exit'),
+    logFormat: values.choice('log-format'),
+    verbose: values.integer('v') > 0,
+    notices: [...values.notices, ...flagsWithoutEffect(values)],
+  }
 }
 
-/** One notice for each flag that was given and that this dataplane does not look at. */
-export function flagsWithoutEffect(dataplane: DataplaneKind, wasGiven: (flag: string) => boolean): string[] {
-  const other = dataplane === 'kernel' ? 'userspace' : 'kernel'
-  return FLAGS_OF[other].filter(wasGiven).map((flag) => `${flag} has no effect with --dataplane ${dataplane}`)
+/** One notice for each flag that was set and that the chosen dataplane does not look at. */
+function flagsWithoutEffect(values: FlagValues): string[] {
+  const chosen = values.choice<DataplaneKind>('dataplane')
+  return values.settings
+    .filter(({ flag, origin }) => origin !== 'default' && flag.dataplane !== 'both' && flag.dataplane !== chosen)
+    .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
 }
 
-/** `--public-ip`. @throws FlanneletteError `usage` */
-export function parsePublicIp(text: string): number {
+function etcdOf(values: FlagValues): EtcdOptions {
+  return etcdOptions({
+    etcdEndpoints: values.text('etcd-endpoints'),
+    etcdPrefix: values.text('etcd-prefix'),
+    etcdKeyfile: values.text('etcd-keyfile'),
+    etcdCertfile: values.text('etcd-certfile'),
+    etcdCafile: values.text('etcd-cafile'),
+    etcdUsername: values.text('etcd-username'),
+    etcdPassword: values.text('etcd-password'),
+  })
+}
+
+function underlayWishes(values: FlagValues): UnderlayWishes {
+  const canReach = values.said('iface-can-reach')
+  const publicIp = values.said('public-ip')
+  return {
+    ifaces: values.list('iface').map(({ text }) => text),
+    ifaceRegexes: values.list('iface-regex').map(parsePattern),
+    ...(canReach === null ? {} : { ifaceCanReach: parseHostAddress(canReach) }),
+    ...(publicIp === null ? {} : { publicIp: parseHostAddress(publicIp) }),
+  }
+}
+
+/** `--public-ip`, `--iface-can-reach`. @throws FlanneletteError `usage` */
+export function parseHostAddress({ text, said }: SaidValue): number {
   const address = parseIpv4(text)
   if (address === null || !isUnicast(address)) {
-    throw new FlanneletteError('usage', `--public-ip ${text} is not the IPv4 address of a host`, {
+    throw new FlanneletteError('usage', `${said} is not the IPv4 address of a host`, {
       remedy: 'give one, or leave it out',
     })
   }
   return address
 }
 
-/** `--healthz-ip`. @throws FlanneletteError `usage` */
-export function parseHealthzIp(text: string): string {
-  if (isIP(text) !== 0) return text
-  throw new FlanneletteError('usage', `--healthz-ip ${text} is no IP address`, {
-    remedy: 'give one, such as 127.0.0.1',
-  })
+/** A pattern of Go's, as far as JavaScript has the same; `(?i)` in front is understood. @throws FlanneletteError `usage` */
+export function parsePattern({ text, said }: SaidValue): RegExp {
+  const [, flags, pattern] = /^(?:\(\?([is]+)\))?([\s\S]*)$/.exec(text)!
+  try {
+    return new RegExp(pattern!, flags)
+  } catch (cause) {
+    const why = (cause as Error).message.replace(/^Invalid regular expression: /, '')
+    throw new FlanneletteError('usage', `${said} is no pattern: ${why}`, { remedy: 'correct it', cause })
+  }
 }
 
-/** `--healthz-port`; 0 switches it off. @throws FlanneletteError `usage` */
-export function parseHealthzPort(text: string): number {
-  const port = portOf(text)
-  if (port !== null) return port
-  const remedy = 'give a port from 1 to 65535, or 0 for none'
-  throw new FlanneletteError('usage', `--healthz-port ${text} is out of range`, { remedy })
+/** `--healthz-ip`. @throws FlanneletteError `usage` */
+function addressText(value: SaidValue | null): string {
+  if (value === null) return '0.0.0.0'
+  if (isIP(value.text) !== 0) return value.text
+  throw new FlanneletteError('usage', `${value.said} is no IP address`, { remedy: 'give one, such as 127.0.0.1' })
 }
 
 /** `--metrics-address`: `:9401` is on loopback, another host must be named. @throws FlanneletteError `usage` */
-export function parseMetricsAddress(text: string): Endpoint {
-  const [, bracketed, plain, portText = ''] = /^(?:\[(.*)\]|([^:]*)):(\d+)$/.exec(text) ?? []
+function metricsAddress(value: SaidValue | null): { metricsAddress?: Endpoint } {
+  if (value === null) return {}
+  const [, bracketed, plain, portText = ''] = /^(?:\[(.*)\]|([^:]*)):(\d{1,5})$/.exec(value.text) ?? []
   const host = (bracketed ?? plain ?? '') || '127.0.0.1'
-  const port = portOf(portText)
-  if (port !== null && port > 0 && isIP(host) !== 0) return { host, port }
+  const port = Number(portText)
+  if (port > 0 && port < 65_536 && isIP(host) !== 0) return { metricsAddress: { host, port } }
   const remedy = 'give :PORT for loopback, or ADDRESS:PORT'
-  throw new FlanneletteError('usage', `--metrics-address ${text} is no address to listen on`, { remedy })
-}
-
-function portOf(text: string): number | null {
-  return /^\d{1,5}$/.test(text) && Number(text) < 65536 ? Number(text) : null
-}
-
-/** `--subnet-lease-renew-margin`, flannel's limits. @throws FlanneletteError `usage` */
-export function parseRenewMargin(text: string): number {
-  return parseWithin('--subnet-lease-renew-margin', text, 1439, 'minutes')
-}
-
-/** `--workers`. @throws FlanneletteError `usage` */
-export function parseWorkers(text: string): number {
-  return parseWithin('--workers', text, 16, 'a number')
-}
-
-/** `--source-ports`. @throws FlanneletteError `usage` */
-export function parseSourcePorts(text: string): number {
-  return parseWithin('--source-ports', text, 256, 'a number')
+  throw new FlanneletteError('usage', `${value.said} is no address to listen on`, { remedy })
 }
 
 /** Whether a driver can be shared by so many workers. @throws FlanneletteError `usage` */
@@ -142,21 +195,8 @@ export function refuseWorkersOf(driver: WorkerDriver, workers: number): void {
   })
 }
 
-/** A whole number from 1 to `most`; `what` is what to give in place of another. */
-function parseWithin(flag: string, text: string, most: number, what: string): number {
-  const value = /^\d+$/.test(text) ? Number(text) : 0
-  if (value < 1 || value > most) {
-    throw new FlanneletteError('usage', `${flag} ${text} is out of range`, { remedy: `give ${what} from 1 to ${most}` })
-  }
-  return value
-}
-
-/** `--source-allow`, given any number of times. @throws FlanneletteError `usage` */
-export function collectSourceAllow(text: string, before: readonly Prefix[]): Prefix[] {
+function parseSourceAllow({ text, said }: SaidValue): Prefix {
   const prefix = parsePrefix(text) ?? parseIpv6Prefix(text)
-  if (prefix === null) {
-    const remedy = 'give one as 10.8.0.0/16 or fd00:8::/64'
-    throw new FlanneletteError('usage', `--source-allow ${text} is no CIDR`, { remedy })
-  }
-  return [...before, prefix]
+  if (prefix !== null) return prefix
+  throw new FlanneletteError('usage', `${said} is no CIDR`, { remedy: 'give one as 10.8.0.0/16 or fd00:8::/64' })
 }

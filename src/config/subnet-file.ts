@@ -121,7 +121,7 @@ function onlyPrefix<P extends Prefix>(value: string | undefined, parse: (text: s
 const ASSIGNMENT = /^\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*[=:]\s*(.*)$/
 
 /** Dotenv: comments, quotes, `export`, `$VAR` and `${VAR}`. A line that is none of it is skipped. */
-function parseDotenv(text: string): Map<string, string> {
+export function parseDotenv(text: string): Map<string, string> {
   const values = new Map<string, string>()
   for (const line of text.split(/\r?\n/)) {
     const [, name, raw] = ASSIGNMENT.exec(line) ?? []

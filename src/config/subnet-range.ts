@@ -88,12 +88,13 @@ export function ipv6Range({ network, length, min, max }: GivenRange<Ipv6Prefix>)
 function requireNetwork<Network extends Prefix>(family: Family, network: Network | null): Network {
   const name = `${family.prefix}Network`
   if (network === null || (network.length === 0 && BigInt(network.address) === 0n)) {
-    throw invalid(`${name} is missing`, `add for example "${name}": "${family.example}"`)
+    throw invalid(name, 'is missing', `add for example "${name}": "${family.example}"`)
   }
   const special = family.useless.find((prefix) => overlaps(prefix, network))
   if (special === undefined) return network
   throw invalid(
-    `${name} ${formatPrefix(network)} overlaps ${formatPrefix(special)}, which no pod can have an address of`,
+    name,
+    `${formatPrefix(network)} overlaps ${formatPrefix(special)}, which no pod can have an address of`,
     `take a private network, for example ${family.example}`,
   )
 }
@@ -111,7 +112,7 @@ function derive(family: Family, network: Prefix, givenLength: number, givenMin: 
     [name('SubnetMax'), givenMax],
   ] as const) {
     if (value !== 0n && (value < first || value >= end)) {
-      throw invalid(`${field} ${format(value)} lies outside ${name('Network')} ${formatPrefix(network)}`)
+      throw invalid(field, `${format(value)} lies outside ${name('Network')} ${formatPrefix(network)}`)
     }
   }
   // The first subnet is left out on purpose: its address is the network's own.
@@ -121,9 +122,9 @@ function derive(family: Family, network: Prefix, givenLength: number, givenMin: 
     [name('SubnetMin'), min],
     [name('SubnetMax'), max],
   ] as const) {
-    if (value % size !== 0n) throw invalid(`${field} ${format(value)} is not the first address of a /${length}`)
+    if (value % size !== 0n) throw invalid(field, `${format(value)} is not the first address of a /${length}`)
   }
-  if (min > max) throw invalid(`${name('SubnetMin')} ${format(min)} lies behind ${name('SubnetMax')} ${format(max)}`)
+  if (min > max) throw invalid(name('SubnetMin'), `${format(min)} lies behind ${name('SubnetMax')} ${format(max)}`)
   return { length, min, max }
 }
 
@@ -131,13 +132,13 @@ function derive(family: Family, network: Prefix, givenLength: number, givenMin: 
 function checkedLength({ prefix, bits, usualLength }: Family, network: Prefix, given: number): number {
   const text = formatPrefix(network)
   if (given > bits - 2)
-    throw invalid(`${prefix}SubnetLen ${given} is larger than ${bits - 2}: a subnet needs room for pods`)
+    throw invalid(`${prefix}SubnetLen`, `${given} is larger than ${bits - 2}: a subnet needs room for pods`)
   if (given !== 0) {
     if (given >= network.length + 2) return given
-    throw invalid(`${prefix}SubnetLen ${given} leaves fewer than four subnets in ${prefix}Network ${text}`)
+    throw invalid(`${prefix}SubnetLen`, `${given} leaves fewer than four subnets in ${prefix}Network ${text}`)
   }
   if (network.length > bits - 4) {
-    throw invalid(`${prefix}Network ${text} is too small for four subnets`, `take a /${bits - 4} or larger`)
+    throw invalid(`${prefix}Network`, `${text} is too small for four subnets`, `take a /${bits - 4} or larger`)
   }
   return network.length <= usualLength - 2 ? usualLength : network.length + 2
 }

@@ -39,7 +39,8 @@ export function tunnelBackend(config: NetworkConfig): TunnelBackend {
   if (config.backendType === 'udp') return udpBackend(config)
   const remedy = 'set "Backend": {"Type": "vxlan"} or {"Type": "udp"}'
   throw invalid(
-    `Backend.Type "${config.backendType}" is not supported yet, this version runs "vxlan" and "udp"`,
+    'Backend.Type',
+    `"${config.backendType}" is not supported yet, this version runs "vxlan" and "udp"`,
     remedy,
   )
 }
@@ -51,11 +52,12 @@ const IPV6_KEY = 'IPv6OverIPv4'
 function requireIpv6Way({ ipv6, backend, backendType }: NetworkConfig): void {
   if (ipv6 === null) return
   if (backendType !== 'vxlan') {
-    throw invalid(`EnableIPv6 is true, but backend "${backendType}" carries IPv4 only`, 'take Backend.Type "vxlan"')
+    throw invalid('EnableIPv6', `is true, but backend "${backendType}" carries IPv4 only`, 'take Backend.Type "vxlan"')
   }
-  if (asConfigError(() => backend?.boolean(IPV6_KEY, false)) === true) return
+  if (asConfigError(() => backend?.boolean(IPV6_KEY, false), 'Backend') === true) return
   throw invalid(
-    'EnableIPv6 is true, but this version has no tunnel over IPv6 yet',
+    'EnableIPv6',
+    'is true, but this version has no tunnel over IPv6 yet',
     `add "${IPV6_KEY}": true to Backend to carry IPv6 of pods through the IPv4 tunnel`,
   )
 }
@@ -71,7 +73,7 @@ function udpBackend({ backend }: NetworkConfig): TunnelBackend {
     notices: [],
   } as const
   if (backend === null) return { ...common, port: DEFAULT_UDP_PORT }
-  return asConfigError(() => ({ ...common, port: portOf(backend, DEFAULT_UDP_PORT) }))
+  return asConfigError(() => ({ ...common, port: portOf(backend, DEFAULT_UDP_PORT) }), 'Backend')
 }
 
 function portOf(fields: JsonFields, usual: number): number {
@@ -81,7 +83,7 @@ function portOf(fields: JsonFields, usual: number): number {
 }
 
 function vxlanBackend({ backend: fields, ipv6 }: NetworkConfig): TunnelBackend {
-  if (fields === null) throw invalid('Backend is missing')
+  if (fields === null) throw invalid('Backend', 'is missing')
   return asConfigError(() => {
     const vni = fields.integer('VNI', 1)
     const port = portOf(fields, DEFAULT_VXLAN_PORT)
@@ -105,7 +107,7 @@ function vxlanBackend({ backend: fields, ipv6 }: NetworkConfig): TunnelBackend {
     }
     const names = { encapsulation: 'vxlan', leaseType: 'vxlan', deviceName: vxlanDeviceName(vni) } as const
     return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, notices }
-  })
+  }, 'Backend')
 }
 
 /** IFNAMSIZ − 1, netdevice(7). */

@@ -4,6 +4,7 @@ import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import type { Dataplane } from './dataplane.ts'
 import type { StateDirectory } from './state-directory.ts'
+import type { UnderlayEyes } from './underlay-follower.ts'
 
 /** `degraded`: forwarding, but something needs attention (store away, lease unconfirmed, leases in conflict). */
 export type AgentState = 'starting' | 'ready' | 'degraded' | 'lost' | 'stopping'
@@ -16,6 +17,8 @@ export interface Underlay {
   readonly address: number
   readonly mtuBytes: number
   readonly how: string
+  /** What was asked for before and would not do, a sentence each. */
+  readonly passedOver: readonly string[]
 }
 
 export interface AgentOptions {
@@ -26,11 +29,12 @@ export interface AgentOptions {
   readonly log: Log
   /** Numbers in [0, 1). */
   readonly random: () => number
-  readonly selectUnderlay: (options: { iface?: string; publicIp?: number }) => Promise<Underlay>
+  /** Chooses the underlay by what was asked for. @throws FlanneletteError `interface-unsuitable` */
+  readonly selectUnderlay: () => Promise<Underlay>
+  /** How changes of the underlay are noticed; absent: they are not followed. */
+  readonly underlayEyes?: UnderlayEyes
   /** Makes the public address ours on this host. @throws FlanneletteError `device-busy` when another daemon has it */
   readonly claimIdentity: (publicIp: number) => Promise<void>
-  /** `--iface`: a name or an address. */
-  readonly iface?: string
   /** `--public-ip`, unsigned 32-bit. */
   readonly publicIp?: number
   readonly subnetFile: string

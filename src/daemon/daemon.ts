@@ -3,10 +3,12 @@ import { resolve } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
+import { readLink } from '../host/ip.ts'
+import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
-import { createLog, type Log } from '../log.ts'
+import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
@@ -28,7 +30,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     level: options.verbose ? 'debug' : 'info',
     clock,
     sink: process.stderr,
-    terminal: process.stderr.isTTY === true,
+    reader: readerOf(process.stderr, process.env.JOURNAL_STREAM),
   })
   for (const notice of options.notices) log.warn('option-without-effect', notice)
   const signals = new SignalWait()
@@ -42,9 +44,9 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     clock,
     log,
     random: Math.random,
-    selectUnderlay: (wanted) => selectUnderlay(wanted),
+    selectUnderlay: () => selectUnderlay(options),
+    underlayEyes: { doorbell: ringOnChanges, readLink },
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
-    ...(options.iface === undefined ? {} : { iface: options.iface }),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     subnetFile: options.subnetFile,
     renewMarginMs: options.renewMarginMinutes * 60_000,

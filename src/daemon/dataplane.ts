@@ -50,6 +50,11 @@ export interface Dataplane {
   /** Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command` */
   start(local: LocalVtep): Promise<void>
   /**
+   * Goes on from another underlay address or interface, after `start`: device, address, routes and peers stay. Before it
+   * fails nothing has changed, or the next call puts it right. @throws FlanneletteError as `start`
+   */
+  moveUnderlay(local: LocalVtep): Promise<void>
+  /**
    * Forwards by these peers from now on; own lease and unusable ones are already left out. `peers` is the whole set.
    * Returns the generation of the table that results.
    */

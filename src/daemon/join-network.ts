@@ -169,11 +169,9 @@ export function randomMac(random: () => number): number {
 }
 
 async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
-  const { iface, publicIp, log } = options
-  const underlay = await options.selectUnderlay({
-    ...(iface === undefined ? {} : { iface }),
-    ...(publicIp === undefined ? {} : { publicIp }),
-  })
+  const { publicIp, log } = options
+  const underlay = await options.selectUnderlay()
+  for (const sentence of underlay.passedOver) log.warn('underlay-passed-over', sentence)
   const address = formatIpv4(underlay.address)
   const fields = { how: underlay.how, publicIp: formatIpv4(publicIp ?? underlay.address) }
   log.info('underlay-chosen', `underlay interface ${underlay.name}, address ${address}`, fields)

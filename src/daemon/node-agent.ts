@@ -12,19 +12,22 @@
 //   7. peers         from the first snapshot, or from the kept leases
 //   8. subnet.env    now pods may come; `ready`
 // A start that fails after 5 gives back a lease that was new.
-// From then on each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
+// From then on the underlay is followed: when its address changes, sockets and lease go over to the new one.
+// Each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import { chooseMtu } from '../config/mtu.ts'
 import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
 import type { FlanneletteError } from '../errors.ts'
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
-import type { AgentOptions, AgentState } from './agent-options.ts'
+import type { AgentOptions, AgentState, Underlay } from './agent-options.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { PeerUpdates } from './peer-updates.ts'
+import { UnderlayFollower } from './underlay-follower.ts'
 
 export class NodeAgent {
   readonly #options: AgentOptions
@@ -32,6 +35,9 @@ export class NodeAgent {
   readonly #stopping = new AbortController()
   #local: LocalVtep | null = null
   #manager: LeaseManager | null = null
+  #follower: UnderlayFollower | null = null
+  /** The last move to another underlay address: nothing is stopped in the middle of it. */
+  #moving: Promise<void> = Promise.resolve()
   #state: AgentState = 'starting'
   #storeWhy = ''
   #storeReachable = true
@@ -69,6 +75,7 @@ export class NodeAgent {
       this.#writeSubnetFile(local)
       this.#remember(joined)
       this.#becomeReady(joined, local)
+      this.#follow(joined)
     } catch (error) {
       if (this.#stopping.signal.aborted) this.#freshLease = null // a stop is no failure: the lease waits for the next start
       await this.#undoStart()
@@ -79,6 +86,7 @@ export class NodeAgent {
   /** Stops forwarding by this process. `remove` takes device, routes and subnet.env away as well. */
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#end('stopping')
+    await this.#moving.catch(() => {})
     if (this.#dataplaneStarted) await this.#options.dataplane.stop(mode)
     if (mode === 'remove') removeSubnetFile(this.#options.subnetFile)
     await this.#options.store.close()
@@ -152,6 +160,7 @@ export class NodeAgent {
     this.#end('lost')
     log.error('lease-lost', error.oneLine)
     removeSubnetFile(subnetFile)
+    await this.#moving.catch(() => {})
     await dataplane.stop('keep').catch((failure: unknown) => log.error('stop-failed', String(failure)))
     this.#announceLoss(error)
   }
@@ -189,8 +198,41 @@ export class NodeAgent {
     store.publishReady().catch((error: unknown) => log.warn('ready-unpublished', String(error)))
   }
 
+  #follow({ underlay, backend }: JoinedNetwork): void {
+    const { underlayEyes: eyes, clock, log, publicIp, selectUnderlay } = this.#options
+    if (eyes === undefined || this.#stopping.signal.aborted) return
+    const onMtu = (mtuBytes: number) => {
+      const { how, overlayBytes } = chooseMtu(backend.encapsulation, mtuBytes, backend.mtuBytes)
+      if (overlayBytes === this.#local?.mtuBytes) return
+      log.warn('underlay-mtu-changed', `the MTU of the underlay has changed (${how}): restart to take it over`)
+    }
+    const fixed = publicIp === underlay.address
+    const move = (to: Underlay) => {
+      this.#moving = this.#moveUnderlay(to)
+      return this.#moving
+    }
+    this.#follower = new UnderlayFollower(underlay, { ...eyes, clock, log, select: selectUnderlay, fixed, move, onMtu })
+    this.#follower.start()
+  }
+
+  /** Sockets first: peers that hear of the new address send to it at once. */
+  async #moveUnderlay(to: Underlay): Promise<void> {
+    const { dataplane, publicIp: fixed, claimIdentity } = this.#options
+    const [local, manager] = [this.#local, this.#manager]
+    if (local === null || manager === null || this.#stopping.signal.aborted) return
+    const publicIp = fixed ?? to.address
+    if (publicIp !== manager.lease.attributes.publicIp) await claimIdentity(publicIp)
+    if (local.underlayAddress !== to.address || local.underlayInterface !== to.name) {
+      const moved = { ...local, underlayInterface: to.name, underlayAddress: to.address }
+      await dataplane.moveUnderlay(moved)
+      this.#local = moved
+    }
+    await manager.rewrite({ ...manager.lease.attributes, publicIp })
+  }
+
   #end(state: AgentState): void {
     this.#state = state
+    this.#follower?.stop()
     this.#stopping.abort()
     this.#manager?.stop()
     this.#peers.close()

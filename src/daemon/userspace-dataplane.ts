@@ -7,6 +7,7 @@ import {
   type FeatureName,
   formatIpv4,
   keepOverlayDevice,
+  mergeTraffic,
   type Offender,
   type OpenTun,
   type PeerTraffic,
@@ -60,11 +61,14 @@ export class UserspaceDataplane implements Dataplane {
   #workers: WorkerGroup | null = null
   #tuns: readonly OpenTun[] = []
   #sockets: UnderlaySockets | null = null
-  #peerCount = 0
+  #peers: readonly Lease[] = []
+  /** What workers counted that are gone for good. */
+  #counted: Readonly<Record<string, number>> = {}
   /** The books as they were closed. */
   #lastCounters: Readonly<Record<string, number>> = {}
-  #lastTraffic: ReadonlyMap<number, PeerTraffic> | null = null
-  #lastRestarts: readonly number[] = []
+  /** Of workers that are gone for good. */
+  #pastTraffic: ReadonlyMap<number, PeerTraffic> | null = null
+  #pastRestarts: readonly number[] = []
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
   /** The underlay address is not on its interface: nothing can be sent from it. */
@@ -97,6 +101,17 @@ export class UserspaceDataplane implements Dataplane {
     if (this.#tuns.length === 0 || sockets === null) throw new Error('the dataplane is not prepared')
     this.#local = local
     await dress(local)
+    const { maxSegments } = await this.#startWorkers(local, sockets)
+    // Only what works outlives us.
+    await keepOverlayDevice(this.#tuns[0]!.fd, true)
+    const { receivesMerged, receiveBufferBytes } = sockets.receiving[0]!
+    const facts = { driver: this.driver, workers: this.#tuns.length, entropy: this.entropy }
+    const fields = { ...facts, offloads: this.#tuns[0]!.offloads, maxSegments, receivesMerged, receiveBufferBytes }
+    this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
+    this.#tendLater()
+  }
+
+  async #startWorkers(local: LocalVtep, sockets: UnderlaySockets): Promise<{ maxSegments: number }> {
     const { maxSegments, joins } = await this.#chooseFeatures(local, this.#tuns[0]!, sockets)
     this.#workers = await WorkerGroup.start({
       driver: this.driver,
@@ -123,13 +138,54 @@ export class UserspaceDataplane implements Dataplane {
       onReport: (report) => this.#hear(report),
       onDeath: (error, delayMs) => this.#mourn(error, delayMs),
     })
-    // Only what works outlives us.
-    await keepOverlayDevice(this.#tuns[0]!.fd, true)
-    const { receivesMerged, receiveBufferBytes } = sockets.receiving[0]!
-    const facts = { driver: this.driver, workers: this.#tuns.length, entropy: this.entropy }
-    const fields = { ...facts, offloads: this.#tuns[0]!.offloads, maxSegments, receivesMerged, receiveBufferBytes }
-    this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
-    this.#tendLater()
+    return { maxSegments }
+  }
+
+  /** New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones. */
+  async moveUnderlay(local: LocalVtep): Promise<void> {
+    if (this.#tuns.length === 0) throw new Error('the dataplane is not started')
+    const opened = await openSockets(local, this.#options, this.#options.log)
+    await this.#stopTending()
+    try {
+      await this.#stopWorkers()
+      await this.#closeSockets()
+      this.#sockets = opened
+      this.#local = local
+      this.#adrift = false
+      await this.#startWorkers(local, opened)
+      await this.replacePeers(this.#peers, 'underlay moved')
+    } catch (error) {
+      await this.#closeSockets() // for the next call to open
+      throw error
+    } finally {
+      this.#tendLater()
+    }
+  }
+
+  async #stopTending(): Promise<void> {
+    await this.#tending
+    if (this.#tendTimer !== null) clearTimeout(this.#tendTimer)
+  }
+
+  async #closeSockets(): Promise<void> {
+    if (this.#sockets !== null) await closeSockets(this.#sockets)
+    this.#sockets = null
+  }
+
+  async #stopWorkers(): Promise<void> {
+    await this.#workers?.stop()
+    this.#lastCounters = this.counters()
+    this.#counted = this.#workerCounters()
+    this.#pastTraffic = this.traffic()
+    this.#pastRestarts = this.workerRestarts()
+    this.#workers = null
+  }
+
+  #workerCounters(): Readonly<Record<string, number>> {
+    const total: Record<string, number> = { ...this.#counted }
+    for (const [name, value] of Object.entries(this.#workers?.counters() ?? {}))
+      total[name] = (total[name] ?? 0) + value
+    return total
   }
 
   /** Finds out what the kernel takes off our hands, and says so. */
@@ -160,13 +216,13 @@ export class UserspaceDataplane implements Dataplane {
 
   replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
     if (this.#workers === null || this.#local === null) throw new Error('the dataplane is not started')
-    this.#peerCount = peers.length
+    this.#peers = peers
     return this.#workers.replaceTable(forwardingEntries(peers, this.#local))
   }
 
   counters(): Readonly<Record<string, number>> {
     if (this.#workers === null || this.#local === null) return this.#lastCounters
-    const { 'socket.overflowed': overflowed = 0, ...counters } = this.#workers.counters()
+    const { 'socket.overflowed': overflowed = 0, ...counters } = this.#workerCounters()
     this.#report.look(counters)
     return {
       ...counters,
@@ -179,11 +235,15 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   traffic(): ReadonlyMap<number, PeerTraffic> | null {
-    return this.#workers?.traffic() ?? this.#lastTraffic
+    const traffic = this.#workers?.traffic()
+    if (traffic === undefined) return this.#pastTraffic
+    mergeTraffic(traffic, this.#pastTraffic ?? new Map())
+    return traffic
   }
 
   workerRestarts(): readonly number[] {
-    return this.#workers?.restarts() ?? this.#lastRestarts
+    const restarts = this.#workers?.restarts().map((times, worker) => times + (this.#pastRestarts[worker] ?? 0))
+    return restarts ?? this.#pastRestarts
   }
 
   features(): readonly Feature[] {
@@ -201,7 +261,7 @@ export class UserspaceDataplane implements Dataplane {
 
   /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
-    return this.impairment() === null ? 0 : this.#peerCount
+    return this.impairment() === null ? 0 : this.#peers.length
   }
 
   /** Whether there is something to trace. */
@@ -215,18 +275,12 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
-    if (this.#tendTimer !== null) clearTimeout(this.#tendTimer)
-    await this.#tending
-    await this.#workers?.stop()
-    this.#lastCounters = this.counters()
-    this.#lastTraffic = this.traffic()
-    this.#lastRestarts = this.workerRestarts()
-    this.#workers = null
+    await this.#stopTending()
+    await this.#stopWorkers()
     if (mode === 'remove' && this.#local !== null) await removeOverlayLink(this.#local.deviceName)
     await closeAll(this.#tuns)
-    if (this.#sockets !== null) await closeSockets(this.#sockets)
+    await this.#closeSockets()
     this.#tuns = []
-    this.#sockets = null
   }
 
   #hear(report: WorkerReport): void {

@@ -2,6 +2,7 @@
 // as the leases say. Desired state is the whole set of peers; each pass compares it with what the kernel holds and runs
 // only the difference, so a repeated, late or interrupted pass does no harm. A peer whose commands fail stays pending
 // and is tried again with back-off; the others are programmed meanwhile.
+import { formatIpv4 } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { systemClock } from '../clock.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from '../daemon/dataplane.ts'
@@ -87,6 +88,18 @@ export class KernelVtep implements Dataplane {
       this.#tables = kernelTables(local.deviceName, { namespace })
     }
     this.#stopped = false
+  }
+
+  /** The kernel changes the address of a device that is there; only where it does not, the device is made anew. */
+  async moveUnderlay(local: LocalVtep): Promise<void> {
+    const { namespace, udpChecksum = true } = this.#options
+    const { deviceName, vni, underlayAddress, underlayInterface } = local
+    const change = `link set dev ${deviceName} type vxlan id ${vni} local ${formatIpv4(underlayAddress)} dev ${underlayInterface}`
+    const failures = await batchEach('ip', [change], { namespace })
+    if (failures.length > 0)
+      this.#log.debug('kernel-device-anew', `${deviceName} is made anew: ${failures[0]!.message}`)
+    await ensureKernelDevice(local, udpChecksum, { namespace })
+    await this.#pass('underlay moved')
   }
 
   async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {

@@ -1,17 +1,11 @@
-// Which interface and address this node uses on the underlay: by name, by address, or by the default route. The choice
-// is a pure function of what `ip` shows, so that the rules can be tested without a host.
+// Which interface and address this node uses on the underlay: by name, address, pattern, or route. The choice is a pure
+// function of what `ip` shows, so that the rules can be tested without a host.
 import { formatIpv4, parseIpv4 } from '../../dataplane/index.ts'
+import type { UnderlayWishes } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { type AddressInfo, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
 import { DEVICE_ALIAS } from './route-protocol.ts'
-
-export interface UnderlayOptions {
-  /** Interface name, or an IPv4 address that one of the interfaces carries. */
-  readonly iface?: string
-  /** Unsigned 32-bit; finds the interface when `iface` is absent, and must then be one of its addresses. */
-  readonly publicIp?: number
-}
 
 export interface UnderlayInterface {
   readonly name: string
@@ -22,41 +16,109 @@ export interface UnderlayInterface {
   readonly mtuBytes: number
   /** One phrase that says why this one, for the log. */
   readonly how: string
+  /** What was asked for before and would not do, a sentence each. */
+  readonly passedOver: readonly string[]
+}
+
+/** What the kernel knows, and the choice is made from. */
+export interface UnderlayFacts {
+  readonly links: readonly LinkInfo[]
+  readonly defaultRoutes: readonly RouteInfo[]
+  /** The route to `ifaceCanReach`; `null` when there is none, or none was asked for. */
+  readonly routeToReach: RouteInfo | null
 }
 
 /**
- * Chooses the underlay interface. `--iface` wins, then the public address, then the default route.
+ * Chooses the underlay interface: the first that will do of `--iface`, `--iface-regex`, `--iface-can-reach`; with none of
+ * them by the public address, else by the default route.
  * @throws FlanneletteError `interface-unsuitable` listing the candidates, `host-command`
  */
 export async function selectUnderlay(
-  options: UnderlayOptions,
+  wishes: UnderlayWishes,
   where: Pick<CommandOptions, 'namespace'> = {},
 ): Promise<UnderlayInterface> {
-  const [links, defaultRoutes] = await Promise.all([
+  const [links, defaultRoutes, routeToReach] = await Promise.all([
     showJson<LinkInfo>('ip', ['address', 'show'], where),
     showJson<RouteInfo>('ip', ['-4', 'route', 'show', 'default'], where),
+    readRouteTo(wishes.ifaceCanReach, where),
   ])
-  return chooseUnderlay(links, defaultRoutes, options)
+  return chooseUnderlay({ links, defaultRoutes, routeToReach }, wishes)
 }
 
-/** The choice itself. @throws FlanneletteError `interface-unsuitable` */
-export function chooseUnderlay(
-  links: readonly LinkInfo[],
-  defaultRoutes: readonly RouteInfo[],
-  options: UnderlayOptions,
-): UnderlayInterface {
-  const { iface, publicIp } = options
-  if (iface !== undefined) {
-    const address = parseIpv4(iface)
-    return address === null ? byName(links, iface, `--iface ${iface}`) : byAddress(links, address, `--iface ${iface}`)
+async function readRouteTo(address: number | undefined, where: Pick<CommandOptions, 'namespace'>) {
+  if (address === undefined) return null
+  try {
+    return (await showJson<RouteInfo>('ip', ['-4', 'route', 'get', formatIpv4(address)], where))[0] ?? null
+  } catch {
+    return null // `ip` fails where there is no route
   }
-  if (publicIp !== undefined) return byAddress(links, publicIp, `--public-ip ${formatIpv4(publicIp)}`)
-  const device = lowestMetric(defaultRoutes)?.dev
+}
+
+type Candidate = Omit<UnderlayInterface, 'passedOver'>
+
+/** The choice itself. @throws FlanneletteError `interface-unsuitable` */
+export function chooseUnderlay(facts: UnderlayFacts, wishes: UnderlayWishes): UnderlayInterface {
+  const { links, defaultRoutes, routeToReach } = facts
+  const { ifaces, ifaceRegexes, ifaceCanReach, publicIp } = wishes
+  const ways: (() => Candidate)[] = [
+    ...ifaces.map((iface) => () => byWord(links, iface)),
+    ...ifaceRegexes.map((pattern) => () => byPattern(links, pattern)),
+    ...(ifaceCanReach === undefined ? [] : [() => byReach(links, routeToReach, ifaceCanReach)]),
+  ]
+  if (ways.length > 0) return firstOf(ways, links)
+  if (publicIp !== undefined)
+    return firstOf([() => byAddress(links, publicIp, `--public-ip ${formatIpv4(publicIp)}`)], links)
+  return firstOf([() => byDefaultRoute(links, defaultRoutes)], links)
+}
+
+function firstOf(ways: readonly (() => Candidate)[], links: readonly LinkInfo[]): UnderlayInterface {
+  const passedOver: string[] = []
+  for (const way of ways) {
+    try {
+      return { ...way(), passedOver }
+    } catch (error) {
+      if (!(error instanceof FlanneletteError)) throw error
+      passedOver.push(error.message)
+    }
+  }
+  throw unsuitable(passedOver.join('; '), links)
+}
+
+function byDefaultRoute(links: readonly LinkInfo[], routes: readonly RouteInfo[]): Candidate {
+  const device = lowestMetric(routes)?.dev
   if (device === undefined) throw unsuitable('there is no IPv4 default route to choose an interface by', links)
   return byName(links, device, 'default route')
 }
 
-function byName(links: readonly LinkInfo[], name: string, how: string): UnderlayInterface {
+function byWord(links: readonly LinkInfo[], word: string): Candidate {
+  const address = parseIpv4(word)
+  return address === null ? byName(links, word, `--iface ${word}`) : byAddress(links, address, `--iface ${word}`)
+}
+
+/** All addresses are tried before any name, in the kernel's order. */
+function byPattern(links: readonly LinkInfo[], pattern: RegExp): Candidate {
+  const how = `--iface-regex ${pattern.source}`
+  const own = links.filter((link) => !isOverlayDevice(link))
+  for (const link of own) {
+    const matching = (link.addr_info ?? []).filter(({ local }) => pattern.test(local))
+    const address = bestAddress({ ...link, addr_info: matching })
+    if (address !== null) return describeChoice(link, address, how, links)
+  }
+  const named = own.find(({ ifname }) => pattern.test(ifname))
+  if (named === undefined) throw unsuitable(`no interface has an address or name that matches (${how})`, links)
+  return byName(links, named.ifname, how)
+}
+
+function byReach(links: readonly LinkInfo[], route: RouteInfo | null, target: number): Candidate {
+  const how = `--iface-can-reach ${formatIpv4(target)}`
+  const source = parseIpv4(route?.prefsrc ?? '')
+  if (route?.dev === undefined || source === null) throw unsuitable(`there is no route (${how})`, links)
+  const link = links.find(({ ifname }) => ifname === route.dev)
+  if (link === undefined) throw unsuitable(`there is no interface ${route.dev} (${how})`, links)
+  return describeChoice(link, source, how, links)
+}
+
+function byName(links: readonly LinkInfo[], name: string, how: string): Candidate {
   const link = links.find((candidate) => candidate.ifname === name)
   if (link === undefined) throw unsuitable(`there is no interface ${name} (${how})`, links)
   const address = bestAddress(link)
@@ -64,7 +126,7 @@ function byName(links: readonly LinkInfo[], name: string, how: string): Underlay
   return describeChoice(link, address, how, links)
 }
 
-function byAddress(links: readonly LinkInfo[], address: number, how: string): UnderlayInterface {
+function byAddress(links: readonly LinkInfo[], address: number, how: string): Candidate {
   const text = formatIpv4(address)
   const link = links.find((candidate) =>
     (candidate.addr_info ?? []).some((info) => info.family === 'inet' && info.local === text),
@@ -73,7 +135,7 @@ function byAddress(links: readonly LinkInfo[], address: number, how: string): Un
   return describeChoice(link, address, how, links)
 }
 
-function describeChoice(link: LinkInfo, address: number, how: string, links: readonly LinkInfo[]): UnderlayInterface {
+function describeChoice(link: LinkInfo, address: number, how: string, links: readonly LinkInfo[]): Candidate {
   if (isOverlayDevice(link)) throw unsuitable(`${link.ifname} is our own overlay device (${how})`, links)
   if (!(link.mtu > 0)) throw unsuitable(`interface ${link.ifname} has no MTU (${how})`, links)
   return { name: link.ifname, index: link.ifindex, address, mtuBytes: link.mtu, how }

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { withoutFlagVariables } from '../config/flag-values.ts'
 import { writeSubnetFile } from '../config/subnet-file.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -63,7 +64,11 @@ export function startDaemon(
   const log = openSync(files.log, 'a')
   try {
     // `ip netns exec` replaces itself by the daemon, so this pid stays the daemon's.
-    const child = spawn(program, words, { detached: true, stdio: ['ignore', log, log] })
+    const child = spawn(program, words, {
+      detached: true,
+      stdio: ['ignore', log, log],
+      env: withoutFlagVariables(process.env),
+    })
     child.on('error', () => {})
     child.unref()
     const identity = child.pid === undefined ? null : identify(child.pid)

@@ -26,7 +26,7 @@ import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { sameAttributes } from './diff.ts'
-import type { Lease } from './lease.ts'
+import type { Lease, LeaseAttributes } from './lease.ts'
 import { withDeadline } from './store-deadline.ts'
 
 /** `suspect`: the store could not be asked since the lifetime ended, or the kept lease was not yet confirmed. */
@@ -60,6 +60,8 @@ export class LeaseManager {
   #state: LeaseState
   /** A write of ours may have happened without our knowing its revision. */
   #unsure: boolean
+  /** Attributes of a write whose answer never came: they are ours as well. */
+  #attempted: LeaseAttributes | null = null
   /** The last renewal failed. */
   #refused = false
   #reachable: boolean | null = null
@@ -109,6 +111,24 @@ export class LeaseManager {
     void this.#watch()
   }
 
+  /**
+   * Writes the own lease with other attributes, by compare-and-swap. Resolves when they are in the store, or the lease is
+   * lost. @throws FlanneletteError `store-unreadable` and whatever else keeps them out: to be called again then
+   */
+  rewrite(attributes: LeaseAttributes): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const work = async () => {
+        if (sameAttributes(this.#lease.attributes, attributes)) return
+        this.#attempted = attributes
+        await this.#write({ ...this.#lease, attributes })
+        if (this.#done || sameAttributes(this.#lease.attributes, attributes)) return
+        throw new FlanneletteError('lease-conflict', 'the own lease was written meanwhile', { retryable: true })
+      }
+      // What fails here is the caller's, not the keeper's.
+      void this.#inTurn(() => work().then(resolve, reject)).then(() => resolve())
+    })
+  }
+
   /** Ends both activities at once; what the store is still doing is not waited for. The lease stays. */
   stop(): void {
     this.#stopped.abort()
@@ -148,20 +168,28 @@ export class LeaseManager {
   }
 
   async #renew(): Promise<void> {
-    const { store, log, clock } = this.#options
+    const { store, log } = this.#options
     if (store.renewal === 'never') return
-    this.#unsure = true
     this.#refused = true
-    const before = this.#lease
+    const written = await this.#write(this.#lease)
+    if (written)
+      log.info('lease-renewed', `lease ${formatPrefix(this.#lease.subnet)} renewed`, { revision: this.#lease.revision })
+  }
+
+  /** Whether it was written; a key that others wrote is judged. @throws FlanneletteError of the store */
+  async #write(lease: Lease): Promise<boolean> {
+    const { store, clock } = this.#options
+    this.#unsure = true
     try {
-      this.#take(await this.#ask(store.renew(before)))
+      this.#take(await this.#ask(store.renew(lease)))
       this.#lastRenewalWallMs = clock.wallMs()
-      log.info('lease-renewed', `lease ${formatPrefix(before.subnet)} renewed`, { revision: this.#lease.revision })
+      return true
     } catch (error) {
       if (!(error instanceof FlanneletteError) || error.code !== 'lease-conflict') throw error
-      const seen = await this.#ask(store.read(before.subnet))
+      const seen = await this.#ask(store.read(lease.subnet))
       if (seen === null) this.#lose(error)
       else await this.#validate(seen, null)
+      return false
     }
   }
 
@@ -229,6 +257,7 @@ export class LeaseManager {
       return this.#renew()
     }
     if (seen.revision === own.revision && this.#state === 'held') return
+    if (this.#attempted !== null && sameAttributes(seen.attributes, this.#attempted)) return this.#take(seen)
     if (seen.attributes.publicIp !== own.attributes.publicIp) return this.#lose(ownerChanged(own, seen))
     const reserved = seen.expiresAtMs === null || own.expiresAtMs === null
     const ours = this.#unsure || reserved || seen.revision <= own.revision
@@ -241,6 +270,7 @@ export class LeaseManager {
     this.#lease = lease
     this.#state = 'held'
     this.#unsure = false
+    this.#attempted = null
     this.#refused = false
     this.#schedule(lease, true)
     this.#options.onOwnLease(lease)

@@ -74,7 +74,7 @@ export class LeaseBook {
     if (held === undefined) {
       const other = this.leases().find((candidate) => collide(candidate, lease))
       if (other !== undefined) throw conflict(lease, other)
-    } else if (!isSameHolding(held, lease)) {
+    } else if (held.revision !== lease.revision) {
       throw conflict(lease, held)
     }
     const expiresAtMs = (held ?? lease).expiresAtMs === null ? null : this.#nowMs + LEASE_TTL_MS

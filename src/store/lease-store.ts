@@ -35,8 +35,8 @@ export interface LeaseStore {
    */
   acquire(request: AcquireRequest): Promise<Lease>
   /**
-   * Writes the lease again with a fresh lifetime if the key is still ours (public IP and revision), re-creates it if
-   * it is gone. @throws FlanneletteError `lease-conflict` when somebody else holds the key now, `store-unreadable`
+   * Writes the lease again with a fresh lifetime if nobody else wrote its key since (same revision), re-creates it if it
+   * is gone. Attributes are written as given, a new public IP included. @throws FlanneletteError `lease-conflict` when somebody else holds the key now, `store-unreadable`
    */
   renew(lease: Lease): Promise<Lease>
   /** Gives the lease back; not an error when it is already gone or somebody else's (then nothing is written). */

@@ -94,12 +94,19 @@ describe('the overlay device', () => {
   })
 })
 
-test('the underlay is found by name, by address and by the default route', async () => {
+test('the underlay is found by name, address, pattern, and by the routes', async () => {
   const [namespace] = joinedNamespaces()
   ip('-n', namespace, 'route', 'add', 'default', 'via', '192.0.2.2')
   const wanted = { name: 'eth0', address: parseIpv4('192.0.2.1'), mtuBytes: 1500 }
-  for (const options of [{ iface: 'eth0' }, { iface: '192.0.2.1' }, {}]) {
-    expect(await selectUnderlay(options, { namespace })).toMatchObject(wanted)
+  const none = { ifaces: [], ifaceRegexes: [] }
+  for (const wishes of [
+    { ...none, ifaces: ['eth0'] },
+    { ...none, ifaces: ['192.0.2.1'] },
+    { ...none, ifaceRegexes: [/^192/] },
+    { ...none, ifaceCanReach: parseIpv4('203.0.113.5')! },
+    none,
+  ]) {
+    expect(await selectUnderlay(wishes, { namespace })).toMatchObject(wanted)
   }
 })
 

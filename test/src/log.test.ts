@@ -1,13 +1,15 @@
 // Log lines: one event a line, in two forms, and repetitions counted instead of written.
-import { describe, expect, test } from 'vitest'
-import { createLog, type LogFormat, OPPOSITES, REPEAT_WINDOW_MS } from '../../src/log.ts'
+import { closeSync, fstatSync, openSync } from 'node:fs'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { createLog, type LogFormat, type LogReader, OPPOSITES, REPEAT_WINDOW_MS, readerOf } from '../../src/log.ts'
 import { projectFiles } from '../support/source-tree.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-function make(format: LogFormat, terminal = false, level: 'info' | 'debug' = 'info') {
+function make(format: LogFormat, reader: LogReader = 'other', level: 'info' | 'debug' = 'info') {
   const clock = new VirtualClock()
   const written: string[] = []
-  const log = createLog({ format, level, clock, terminal, sink: { write: (line) => written.push(line) } })
+  const log = createLog({ format, level, clock, reader, sink: { write: (line) => written.push(line) } })
   return { clock, written, log }
 }
 
@@ -31,28 +33,54 @@ test('a text line says the same to people', () => {
   expect(written).toEqual(['2026-01-01T00:00:00.000Z WARN  config-missing waiting path="/a b" tries=2 list=[1]\n'])
 })
 
-test('auto is text on a terminal and JSON elsewhere', () => {
-  for (const [terminal, first] of [
-    [true, '2'],
-    [false, '{'],
+test('auto is text on a terminal, without time and with a priority for systemd, JSON elsewhere', () => {
+  for (const [reader, line] of [
+    ['terminal', /^2026-01-01T00:00:00.000Z WARN {2}lease-suspect it may be gone revision=7\n$/],
+    ['journal', /^<4>lease-suspect it may be gone revision=7\n$/],
+    ['other', /^\{"level":"warn"/],
   ] as const) {
-    const { log, written } = make('auto', terminal)
-    log.info('ready', 'ready')
-    expect(written[0]?.[0]).toBe(first)
+    const { log, written } = make('auto', reader)
+    log.warn('lease-suspect', 'it may be gone', { revision: 7 })
+    expect(written[0]).toMatch(line)
   }
+})
+
+test('systemd gets the priorities of syslog', () => {
+  const { log, written } = make('auto', 'journal', 'debug')
+  for (const level of ['debug', 'info', 'warn', 'error'] as const) log[level]('event', level)
+  expect(written.map((line) => line.slice(0, 3))).toEqual(['<7>', '<6>', '<4>', '<3>'])
+})
+
+test('systemd is who reads the stream that it names, and nobody else', () => {
+  const file = openSync(`${temporaryDirectory()}/log`, 'w')
+  onTestFinished(() => closeSync(file))
+  const { dev, ino } = fstatSync(file)
+  expect(readerOf({ fd: file }, `${dev}:${ino}`)).toBe('journal')
+  expect(readerOf({ fd: file }, `${dev}:${ino + 1}`)).toBe('other')
+  expect(readerOf({ fd: file })).toBe('other')
+  expect(readerOf({ fd: file, isTTY: true }, `${dev}:${ino}`)).toBe('terminal')
+})
+
+test('klog lines are as its parsers read them, with the event where the source file would be', () => {
+  const { log, written } = make('klog', 'terminal', 'debug')
+  for (const level of ['debug', 'info', 'warn', 'error'] as const) log[level]('lease-acquired', 'ours', { mtu: 1450 })
+  const header = /^([IWEF])(\d{2})(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{6}) +(\d+) ([^:\s]+):(\d+)\] (.*)\n$/
+  const parsed = written.map((line) => header.exec(line))
+  expect(parsed.map((match) => match?.[1])).toEqual(['I', 'I', 'W', 'E'])
+  expect(parsed[0]?.slice(7)).toEqual(['000000', String(process.pid), 'lease-acquired', '1', 'ours mtu=1450'])
 })
 
 test('details are written only when asked for', () => {
   const quiet = make('json')
-  const verbose = make('json', false, 'debug')
+  const verbose = make('json', 'other', 'debug')
   for (const { log } of [quiet, verbose]) log.debug('detail', 'detail')
   expect([quiet.written.length, verbose.written.length]).toEqual([0, 1])
 })
 
 test('a line feed in a value cannot make a second line', () => {
-  for (const format of ['text', 'json'] as const) {
+  for (const format of ['text', 'json', 'klog'] as const) {
     const { log, written } = make(format)
-    log.info('event', 'one', { value: 'a\nb' })
+    log.info('event', 'o\nne', { value: 'a\nb' })
     expect(written[0]?.trimEnd()).not.toContain('\n')
   }
 })

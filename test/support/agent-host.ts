@@ -19,6 +19,7 @@ export const ETH0: Underlay = {
   address: parseIpv4('192.0.2.1')!,
   mtuBytes: 1500,
   how: 'default route',
+  passedOver: [],
 }
 
 /** Call inside a test; what is still running ends with it. */

@@ -1,9 +1,12 @@
 // Makes docs/configuration.md: prose from here, every flag from the command line's own definitions, so that the page
 // cannot fall behind.
 import type { Command, Option } from 'commander'
+import { configCommand } from '../../src/cli/config.ts'
+import { dockerOptsCommand } from '../../src/cli/docker-opts.ts'
 import { labCommand } from '../../src/cli/lab.ts'
 import { runCommand } from '../../src/cli/run.ts'
 import { statusCommand } from '../../src/cli/status.ts'
+import { FLAGS } from '../../src/config/flag-table.ts'
 import { EXIT } from '../../src/errors.ts'
 
 const cell = (text: string): string => text.replaceAll('|', '\\|')
@@ -19,6 +22,34 @@ function flagRow(option: Option): string {
   return `| \`${cell(option.flags)}\` | ${defaultOf(option)} | ${cell(option.description)}${choices} |`
 }
 
+/** `run` and what takes the same flags: those have a table of their own. */
+const isRunFlag = ({ long }: Option): boolean => FLAGS.some(({ name }) => long === `--${name}`)
+
+/** The flags of `run`, with what they are called in the environment. */
+function runFlags(run: Command): string[] {
+  const rows = FLAGS.map(({ name, from }) => {
+    const option = run.options.find(({ long }) => long === `--${name}`)!
+    return `${flagRow(option)} ${from === 'flannel' ? "flannel's" : ''} |`
+  })
+  return ['| flag | default | about | |', '|---|---|---|---|', ...rows, '']
+}
+
+const RUN = `Flags are written as flannel's are: \`-iface=eth1\`, \`--iface eth1\`, \`--ip-masq\`, \`--ip-masq=false\`, \`-v=4\`. A flag that is not given
+is read from \`FLANNELLETTE_NAME\`, those of flannel also from \`FLANNELD_NAME\` (\`FLANNELD_ETCD_ENDPOINTS\` for \`--etcd-endpoints\`); with both
+set, ours counts and a line in the log says so. An empty variable is as good as none. A variable of a repeatable flag is one value.
+A bad value ends the start with exit code 2, whether it comes from the command line or from the environment.
+\`flannelette config show --origin\` prints what all this comes to.
+
+The underlay interface is the first that will do of \`--iface\`, \`--iface-regex\` and \`--iface-can-reach\`, in this order; without any of
+them that which has \`--public-ip\`; without that one, that of the default route with the lowest metric. A pattern is searched
+for in the addresses of all interfaces, and in their names only if no address matches. Of several addresses global goes before link
+scope, permanent before leased. The choice and what was passed over are logged.
+
+When the address of the chosen interface changes, the choice is made again by the same rule after five quiet seconds: the node keeps
+subnet and device, and peers learn of the new address by its lease. With a \`--public-ip\` that the interface has lost, nothing is changed
+and the node is \`degraded\`.
+`
+
 /** The flags of a command, and of the commands below it. */
 function flagTables(command: Command, prefix: string): string[] {
   const name = `${prefix} ${command.name()}`
@@ -26,7 +57,7 @@ function flagTables(command: Command, prefix: string): string[] {
     argument.required ? `<${argument.name()}>` : `[${argument.name()}]`,
   )
   const heading = [`### \`${[name, ...words].join(' ')}\``, '', `${command.description()}.`, '']
-  const rows = command.options.map(flagRow)
+  const rows = command.options.filter((option) => !isRunFlag(option)).map(flagRow)
   const table = rows.length === 0 ? [] : ['| flag | default | about |', '|---|---|---|', ...rows, '']
   return [...heading, ...table, ...command.commands.flatMap((one) => flagTables(one, name))]
 }
@@ -49,6 +80,7 @@ Flags, the network config, and the files that a node reads and writes.
 
 One JSON object per cluster, by flannel's rules: keys are matched without case, unknown keys are ignored, a CIDR is masked.
 With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at start; a mistake is reported with its place.
+\`flannelette config check FILE\` finds all of them, and says what the config comes to.
 
 | key | default | about |
 |---|---|---|
@@ -108,10 +140,18 @@ export function configurationPage(): string {
     async () => 0,
     () => {},
   )
+  const config = configCommand(
+    () => {},
+    () => {},
+  )
   const status = statusCommand({ out: () => {}, exit: () => {} })
   const flags = [
     ...flagTables(run, 'flannelette'),
+    RUN,
+    ...runFlags(run),
     ...flagTables(status, 'flannelette'),
+    ...flagTables(config, 'flannelette'),
+    ...flagTables(dockerOptsCommand(), 'flannelette'),
     ...flagTables(labCommand(), 'flannelette'),
   ]
   return `${BEFORE}${codes.join('\n')}\n\n## Commands\n\n${flags.join('\n').trimEnd()}\n`

@@ -46,7 +46,8 @@ export function writeConfig(store: string, config: unknown): void {
 /** The command line of a daemon for this host; `more` words come last. */
 export function daemonWords(host: Host, more: readonly string[] = []): string[] {
   return [
-    ...[process.execPath, mainProgram(), 'run', '--store', `file:${host.store}`, '--iface', 'eth0'],
+    ...[process.execPath, mainProgram(), 'run', '--store', `file:${host.store}`],
+    ...(more.includes('--iface') ? [] : ['--iface', 'eth0']), // the flag adds up
     ...['--state-dir', host.stateDirectory, '--subnet-file', host.subnetFile, ...more],
   ]
 }

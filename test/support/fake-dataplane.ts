@@ -25,6 +25,7 @@ export class FakeDataplane implements Dataplane {
   /** Errors to throw from the next calls, first one first. */
   readonly prepareFailures: Error[] = []
   readonly startFailures: Error[] = []
+  readonly moveFailures: Error[] = []
   readonly replaceFailures: Error[] = []
   /** When set, a hand-over waits for it. */
   gate: Promise<void> | null = null
@@ -37,6 +38,12 @@ export class FakeDataplane implements Dataplane {
 
   async start(local: LocalVtep): Promise<void> {
     const failure = this.startFailures.shift()
+    if (failure !== undefined) throw failure
+    this.local = local
+  }
+
+  async moveUnderlay(local: LocalVtep): Promise<void> {
+    const failure = this.moveFailures.shift()
     if (failure !== undefined) throw failure
     this.local = local
   }

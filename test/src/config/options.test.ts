@@ -1,22 +1,19 @@
-// Values of `run` flags that need more than a list of choices.
-import { expect, test } from 'vitest'
+// What flags come to as options: values that need more than a list of choices.
+import { describe, expect, test } from 'vitest'
 import { parseIpv4 } from '../../../dataplane/wire/address.ts'
-import {
-  DRIVERS,
-  parseHealthzIp,
-  parseHealthzPort,
-  parseMetricsAddress,
-  parsePublicIp,
-  parseRenewMargin,
-  refuseWorkersOf,
-} from '../../../src/config/options.ts'
+import { DRIVERS } from '../../../src/config/flag-table.ts'
+import { FlagValues } from '../../../src/config/flag-values.ts'
+import { type RunOptions, refuseWorkersOf, runOptions } from '../../../src/config/options.ts'
+
+const optionsOf = (flags: Readonly<Record<string, string>>): RunOptions =>
+  runOptions(new FlagValues(new Map(Object.entries(flags).map(([name, text]) => [name, [text]])), {}))
+const usage = expect.objectContaining({ code: 'usage', exitCode: 2 })
 
 test('a public address is dotted decimal', () => {
-  expect(parsePublicIp('192.0.2.1')).toBe(parseIpv4('192.0.2.1'))
+  expect(optionsOf({ 'public-ip': '192.0.2.1' }).publicIp).toBe(parseIpv4('192.0.2.1'))
 })
 
 test.each([
-  '',
   '0.0.0.0',
   '192.0.2',
   '192.0.2.256',
@@ -27,16 +24,50 @@ test.each([
   '127.0.0.1',
   '224.0.0.1',
   '255.255.255.255',
-])('%j is no public address', (text) => {
-  expect(() => parsePublicIp(text)).toThrow(expect.objectContaining({ code: 'usage', exitCode: 2 }))
+])('%j is no public address, and none to be reached', (text) => {
+  expect(() => optionsOf({ 'public-ip': text })).toThrow(usage)
+  expect(() => optionsOf({ 'iface-can-reach': text })).toThrow(usage)
 })
 
 test.each([1, 60, 1439])('a renew margin of %i minutes is taken', (minutes) => {
-  expect(parseRenewMargin(String(minutes))).toBe(minutes)
+  expect(optionsOf({ 'subnet-lease-renew-margin': String(minutes) }).renewMarginMinutes).toBe(minutes)
 })
 
 test.each(['0', '1440', '-1', '1.5', 'x', ''])('a renew margin of %j is refused', (text) => {
-  expect(() => parseRenewMargin(text)).toThrow(expect.objectContaining({ code: 'usage', exitCode: 2 }))
+  expect(() => optionsOf({ 'subnet-lease-renew-margin': text })).toThrow(usage)
+})
+
+describe('a pattern for interfaces', () => {
+  test('is what Go and JavaScript both understand, with (?i) in front', () => {
+    const [pattern] = optionsOf({ 'iface-regex': '(?i)^ETH[0-9]+$' }).ifaceRegexes
+    expect(['eth0', 'ETH12', 'xeth0'].map((name) => pattern!.test(name))).toEqual([true, true, false])
+  })
+
+  test('that is none is refused at once', () => {
+    expect(() => optionsOf({ 'iface-regex': 'eth[' })).toThrow(/--iface-regex eth\[ is no pattern/)
+  })
+})
+
+test('etcd endpoints are separated by commas, blanks around them do not count', () => {
+  const { etcd } = optionsOf({ 'etcd-endpoints': 'https://a:2379, https://b:2379,' })
+  expect(etcd.endpoints).toEqual(['https://a:2379', 'https://b:2379'])
+})
+
+test('health listens on an address', () => {
+  expect(optionsOf({ 'healthz-ip': '::1' }).healthzIp).toBe('::1')
+  expect(() => optionsOf({ 'healthz-ip': 'localhost' })).toThrow(usage)
+})
+
+test.each([
+  [':9401', '127.0.0.1', 9401],
+  ['[::1]:9401', '::1', 9401],
+  ['0.0.0.0:80', '0.0.0.0', 80],
+])('metrics listen on %s', (text, host, port) => {
+  expect(optionsOf({ 'metrics-address': text }).metricsAddress).toEqual({ host, port })
+})
+
+test.each(['9401', ':0', ':65536', 'localhost:9401', '::1:9401'])('metrics do not listen on %s', (text) => {
+  expect(() => optionsOf({ 'metrics-address': text })).toThrow(usage)
 })
 
 test.each(DRIVERS)('the %s driver may have one worker', (driver) => {
@@ -54,23 +85,4 @@ test('several workers are for the drivers that sleep in a thread of their own', 
     }
   })
   expect(refused).toEqual(['dgram', 'raw'])
-})
-
-test('metrics are on loopback unless another address is named', () => {
-  expect(parseMetricsAddress(':9401')).toEqual({ host: '127.0.0.1', port: 9401 })
-  expect(parseMetricsAddress('0.0.0.0:9401')).toEqual({ host: '0.0.0.0', port: 9401 })
-  expect(parseMetricsAddress('[::1]:9401')).toEqual({ host: '::1', port: 9401 })
-})
-
-test.each(['', '9401', ':0', ':65536', 'node:9401', '10.1:9401', '::1:9401', '127.0.0.1:'])(
-  '%j is no address for metrics',
-  (text) => {
-    expect(() => parseMetricsAddress(text)).toThrow(expect.objectContaining({ code: 'usage', exitCode: 2 }))
-  },
-)
-
-test('health is off at port 0, and elsewhere on a port and an address', () => {
-  expect([parseHealthzPort('0'), parseHealthzPort('65535'), parseHealthzIp('::')]).toEqual([0, 65535, '::'])
-  for (const text of ['65536', '-1', '1.5', 'x']) expect(() => parseHealthzPort(text)).toThrow('out of range')
-  expect(() => parseHealthzIp('localhost')).toThrow('no IP address')
 })

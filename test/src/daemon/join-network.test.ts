@@ -93,16 +93,10 @@ describe('a start', () => {
 describe('identity', () => {
   test('the given public address is published, while the socket keeps the interface address', async () => {
     const host = makeHost()
-    const asked: unknown[] = []
     const publicIp = parseIpv4('203.0.113.5')!
-    const selectUnderlay = async (wanted: unknown) => {
-      asked.push(wanted)
-      return ETH0
-    }
-    const { agent } = await started(host, { publicIp, iface: 'eth0', selectUnderlay })
+    const { agent } = await started(host, { publicIp })
     expect(agent.local?.underlayAddress).toBe(ETH0.address)
     expect(host.shared.book().leases()[0]?.attributes.publicIp).toBe(publicIp)
-    expect(asked).toEqual([{ publicIp, iface: 'eth0' }])
   })
 
   test('the log always says which interface and address, and how they were chosen', async () => {

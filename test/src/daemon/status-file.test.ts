@@ -6,6 +6,7 @@ import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { type DaemonStatus, StatusFile, statusOf } from '../../../src/daemon/status-file.ts'
 import { silentLog } from '../../../src/log.ts'
 import { MemoryLeases } from '../../../src/store/memory.ts'
+import { ETH0 } from '../../support/agent-host.ts'
 import { FakeDataplane } from '../../support/fake-dataplane.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
@@ -24,7 +25,7 @@ function make() {
     clock,
     log: silentLog,
     random: seededRandom(2),
-    selectUnderlay: async () => ({ name: 'eth0', index: 2, address: 0xc0000201, mtuBytes: 1500, how: 'test' }),
+    selectUnderlay: async () => ETH0,
     claimIdentity: async () => {},
     subnetFile: `${directory}/subnet.env`,
     renewMarginMs: 3600_000,

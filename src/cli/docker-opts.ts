@@ -1,0 +1,72 @@
+// `flannelette docker-opts`: what mk-docker-opts.sh of flannel does, with its flags.
+import { readFileSync } from 'node:fs'
+import { Command } from 'commander'
+import { writeFileAtomically } from '../atomic-file.ts'
+import { dockerOptions, routeToSubnet } from '../config/docker-options.ts'
+import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
+import { FlanneletteError } from '../errors.ts'
+import { type RouteInfo, showJson } from '../host/ip.ts'
+
+const EXAMPLES = `Examples:
+  flannelette docker-opts                          read ${DEFAULT_SUBNET_FILE}, write /run/docker_opts.env
+  flannelette docker-opts -c -k DOCKER_NETWORK_OPTIONS -d /run/docker-network
+`
+
+interface Flags {
+  readonly f: string
+  readonly d: string
+  readonly i?: true
+  readonly c?: true
+  readonly m?: true
+  readonly k: string
+}
+
+export function dockerOptsCommand(): Command {
+  return new Command('docker-opts')
+    .description('turn subnet.env into options of a Docker daemon')
+    .addHelpText('before', EXAMPLES)
+    .option('-f <file>', "this node's subnet.env; may be missing", DEFAULT_SUBNET_FILE)
+    .option('-d <file>', 'file to write', '/run/docker_opts.env')
+    .option('-i', 'write a variable for each option (default: both forms)')
+    .option('-c', 'write one variable with all options')
+    .option('-m', 'leave --ip-masq out')
+    .option('-k <name>', 'name of the variable with all options', 'DOCKER_OPTS')
+    .action(writeDockerOptions)
+}
+
+async function writeDockerOptions({ f, d, i, c, m, k }: Flags): Promise<void> {
+  const subnetFile = read(f)
+  const both = i === undefined && c === undefined
+  const wanted = { individual: i ?? both, combined: c ?? both, key: k, ipMasq: m === undefined }
+  write(d, dockerOptions(subnetFile, process.env, wanted))
+  await refuseForeignRoute(routeToSubnet(subnetFile))
+}
+
+function read(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw new FlanneletteError('usage', `${path} cannot be read: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+function write(path: string, text: string): void {
+  try {
+    writeFileAtomically(path, text, { mode: 0o644, durable: false })
+  } catch (cause) {
+    const remedy = 'choose another file with -d'
+    throw new FlanneletteError('usage', `${path} cannot be written: ${(cause as Error).message}`, { remedy, cause })
+  }
+}
+
+/** A node that still has a way to this subnet through another one would not reach its own pods. */
+async function refuseForeignRoute(subnet: string | null): Promise<void> {
+  if (subnet === null) return
+  const routes = await showJson<RouteInfo>('ip', ['-4', 'route', 'show'])
+  const route = routes.find(({ dst, gateway }) => dst === subnet && gateway !== undefined)
+  if (route === undefined) return
+  throw new FlanneletteError('network-overlap', `there is a route to ${subnet} via ${route.gateway} already`, {
+    remedy: `remove it with "ip route delete ${subnet} via ${route.gateway}"`,
+  })
+}

@@ -1,0 +1,259 @@
+// Looks at a network config for a person: not the first mistake but all of them, each with its place; keys that nobody
+// reads; and what the config comes to. The rules are those of the start (network-config.ts, tunnel-backend.ts): after each
+// mistake they are asked again with that field left out.
+import { formatIpv4, formatIpv6, formatPrefix, OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import { asConfigError, ConfigError } from './config-error.ts'
+import { type JsonMember, type JsonNode, memberOf, type Place, parseJson, placeOf } from './json-document.ts'
+import { JsonFields } from './json-fields.ts'
+import { nearest } from './nearest-word.ts'
+import { KNOWN_BACKENDS, type NetworkConfig, readNetworkConfig } from './network-config.ts'
+import { type TunnelBackend, tunnelBackend } from './tunnel-backend.ts'
+
+export interface Finding extends Place {
+  readonly severity: 'error' | 'warning'
+  /** `SubnetLen`, `Backend.VNI`; empty when no field is to blame. */
+  readonly field: string
+  readonly message: string
+  readonly remedy: string
+}
+
+export interface ConfigCheck {
+  /** In the order of the text. */
+  readonly findings: readonly Finding[]
+  /** What the config comes to, by name; `null` with an error. */
+  readonly derived: Readonly<Record<string, string>> | null
+}
+
+type Kind = 'boolean' | 'string' | 'integer' | 'unsigned' | 'ipv4' | 'ipv4Prefix' | 'ipv6' | 'ipv6Prefix' | 'object'
+
+const KEYS: Readonly<Record<string, Kind>> = {
+  EnableIPv4: 'boolean',
+  EnableIPv6: 'boolean',
+  EnableNFTables: 'boolean',
+  Network: 'ipv4Prefix',
+  SubnetLen: 'unsigned',
+  SubnetMin: 'ipv4',
+  SubnetMax: 'ipv4',
+  IPv6Network: 'ipv6Prefix',
+  IPv6SubnetLen: 'unsigned',
+  IPv6SubnetMin: 'ipv6',
+  IPv6SubnetMax: 'ipv6',
+  Backend: 'object',
+}
+
+const BACKEND_KEYS: Readonly<Record<string, Readonly<Record<string, Kind>>>> = {
+  udp: { Type: 'string', Port: 'integer' },
+  vxlan: {
+    Type: 'string',
+    VNI: 'integer',
+    Port: 'integer',
+    MTU: 'integer',
+    GBP: 'boolean',
+    Learning: 'boolean',
+    DirectRouting: 'boolean',
+    IPv6OverIPv4: 'boolean',
+  },
+}
+
+/** What a rule needs of the fields beside it: they are left out with a field that is wrong. */
+const NEEDED_BY: Readonly<Record<string, readonly string[]>> = {
+  Network: ['SubnetLen', 'SubnetMin', 'SubnetMax'],
+  SubnetLen: ['SubnetMin', 'SubnetMax'],
+  IPv6Network: ['IPv6SubnetLen', 'IPv6SubnetMin', 'IPv6SubnetMax'],
+  IPv6SubnetLen: ['IPv6SubnetMin', 'IPv6SubnetMax'],
+}
+
+/** What stands for a field that must be there, once its own mistake is known. */
+const STAND_INS: Readonly<Record<string, string>> = {
+  Network: '{"Network":"10.0.0.0/8"}',
+  IPv6Network: '{"IPv6Network":"fd00::/8"}',
+  Backend: '{"Backend":{"Type":"vxlan"}}',
+  'Backend.Type': '{"Type":"vxlan"}',
+}
+
+/** More mistakes than there are fields cannot be found. */
+const MOST_ROUNDS = 40
+
+export function checkNetworkConfig(source: string): ConfigCheck {
+  let document: JsonNode
+  try {
+    document = asConfigError(() => parseJson(source))
+    asConfigError(() => new JsonFields(source, document, 'the network config'))
+  } catch (error) {
+    return { findings: [errorFinding(source, null, error as ConfigError)], derived: null }
+  }
+  return new Check(source, document).run()
+}
+
+class Check {
+  readonly #source: string
+  readonly #original: JsonNode
+  readonly #findings: Finding[] = []
+  /** The document without what was found to be wrong. */
+  #document: JsonNode
+
+  constructor(source: string, document: JsonNode) {
+    this.#source = source
+    this.#original = document
+    this.#document = document
+  }
+
+  run(): ConfigCheck {
+    this.#lookAtKeys(this.#original, KEYS, '')
+    const backend = memberOf(this.#original, 'Backend')
+    const kinds = backend?.kind === 'object' ? keysOf(backend) : null
+    if (backend !== undefined && kinds !== null) this.#lookAtKeys(backend, kinds, 'Backend.')
+    for (let round = 0; round < MOST_ROUNDS; round++) {
+      const done = this.#judge()
+      if (done === null) continue
+      const isGood = this.#findings.every(({ severity }) => severity !== 'error')
+      for (const notice of isGood ? done.notices : []) this.#warn(fieldIn(notice), notice)
+      return { findings: this.#inOrder(), derived: isGood ? derivedOf(done) : null }
+    }
+    return { findings: this.#inOrder(), derived: null }
+  }
+
+  /** Types of known fields, and keys that nobody reads or that stand there twice. */
+  #lookAtKeys(object: JsonNode, kinds: Readonly<Record<string, Kind>>, within: string): void {
+    if (object.kind !== 'object') return
+    const fields = new JsonFields(this.#source, object, within)
+    for (const [index, member] of object.members.entries()) {
+      const name = Object.keys(kinds).find((known) => isCalled(member, known))
+      const field = `${within}${name ?? member.key}`
+      const isRepeated = object.members.slice(index + 1).some((later) => isCalled(later, member.key))
+      if (name === undefined) this.#warn(field, unknownKey(field, member.key, Object.keys(kinds)), member.at)
+      else if (isRepeated) this.#warn(field, `${field} is given again further on, and that one counts`, member.at)
+      else this.#attempt(() => readAs(fields, name, kinds[name]!), within.replace('.', ''))
+    }
+  }
+
+  /** What all fields that are left come to; `null` when one more was found to be wrong. */
+  #judge(): { config: NetworkConfig; backend: TunnelBackend; notices: readonly string[] } | null {
+    return this.#attempt(() => {
+      const config = readNetworkConfig(this.#source, this.#document)
+      const backend = tunnelBackend(config)
+      return { config, backend, notices: [...config.notices, ...backend.notices] }
+    }, '')
+  }
+
+  #attempt<T>(work: () => T, within: string): T | null {
+    try {
+      return asConfigError(work, within)
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      this.#findings.push(errorFinding(this.#source, this.#original, error))
+      this.#document = without(this.#document, error.field)
+      return null
+    }
+  }
+
+  #warn(field: string, message: string, at = nodeOf(this.#original, field)?.at ?? 0): void {
+    this.#findings.push({ severity: 'warning', field, ...placeOf(this.#source, at), message, remedy: '' })
+  }
+
+  #inOrder(): Finding[] {
+    return this.#findings.sort((a, b) => a.line - b.line || a.column - b.column)
+  }
+}
+
+function isCalled({ key }: JsonMember, name: string): boolean {
+  return key.toLowerCase() === name.toLowerCase()
+}
+
+/** `null` for a backend that this version does not run, and whose keys it does not know. */
+function keysOf(backend: JsonNode): Readonly<Record<string, Kind>> | null {
+  const type = memberOf(backend, 'Type')
+  const name = type?.kind === 'string' ? type.text.toLowerCase() : ''
+  const isOther = KNOWN_BACKENDS.some((known) => known === name) && BACKEND_KEYS[name] === undefined
+  return isOther ? null : (BACKEND_KEYS[name] ?? BACKEND_KEYS.vxlan!)
+}
+
+function readAs(fields: JsonFields, name: string, kind: Kind): unknown {
+  if (kind === 'boolean') return fields.boolean(name, false)
+  if (kind === 'string') return fields.string(name, '')
+  if (kind === 'integer' || kind === 'unsigned') return fields.integer(name, 0, { unsigned: kind === 'unsigned' })
+  return kind === 'object' ? null : fields[kind](name)
+}
+
+function unknownKey(field: string, key: string, known: readonly string[]): string {
+  const close = nearest(key, known)
+  return `${field} is a key that nobody reads${close === null ? '' : `: ${close} is meant?`}`
+}
+
+function errorFinding(source: string, document: JsonNode | null, error: ConfigError): Finding {
+  const { field, sentence, remedy } = error
+  const at = document === null ? undefined : nodeOf(document, field)?.at
+  const place = error.place ?? placeOf(source, at ?? document?.at ?? 0)
+  const name = field.split('.').at(-1)!
+  const message = field !== name && sentence.startsWith(name) ? field + sentence.slice(name.length) : sentence
+  return { severity: 'error', field, ...place, message, remedy: error.place === null ? remedy : '' }
+}
+
+/** The value of `SubnetLen` or `Backend.VNI`; the object around it where it is missing. */
+function nodeOf(document: JsonNode, field: string): JsonNode | undefined {
+  const [outer = '', inner] = field.split('.')
+  const node = memberOf(document, outer)
+  return inner === undefined || node === undefined ? node : (memberOf(node, inner) ?? node)
+}
+
+function without(document: JsonNode, field: string): JsonNode {
+  const [outer = '', inner] = field.split('.')
+  if (document.kind !== 'object') return document
+  const gone = [field, ...(NEEDED_BY[field] ?? [])]
+  const standIn = STAND_INS[field] === undefined ? [] : membersOf(parseJson(STAND_INS[field]))
+  if (inner === undefined) {
+    const left = document.members.filter((member) => !gone.some((name) => isCalled(member, name)))
+    return { ...document, members: [...left, ...standIn] }
+  }
+  const members = document.members.map((member) => {
+    if (!isCalled(member, outer) || member.value.kind !== 'object') return member
+    const left = member.value.members.filter((one) => !isCalled(one, inner))
+    return { ...member, value: { ...member.value, members: [...left, ...standIn] } }
+  })
+  return { ...document, members }
+}
+
+function membersOf(node: JsonNode): readonly JsonMember[] {
+  return node.kind === 'object' ? node.members : []
+}
+
+/** The field that a notice begins with. */
+function fieldIn(notice: string): string {
+  return /^Backend\.\w+/.exec(notice)?.[0] ?? ''
+}
+
+function derivedOf({ config, backend }: { config: NetworkConfig; backend: TunnelBackend }): Record<string, string> {
+  const { ipv6 } = config
+  const overhead = OVERHEAD_BYTES[backend.encapsulation]
+  const underlay = backend.mtuBytes === null ? "the interface's" : String(backend.mtuBytes)
+  return {
+    Network: formatPrefix(config.network),
+    SubnetLen: String(config.subnetLength),
+    SubnetMin: formatIpv4(config.subnetMin),
+    SubnetMax: formatIpv4(config.subnetMax),
+    ...(ipv6 === null
+      ? {}
+      : {
+          IPv6Network: formatPrefix(ipv6.network),
+          IPv6SubnetLen: String(ipv6.subnetLength),
+          IPv6SubnetMin: formatIpv6(ipv6.subnetMin),
+          IPv6SubnetMax: formatIpv6(ipv6.subnetMax),
+        }),
+    capacity: capacityOf(config),
+    rules: config.enableNftables ? 'nftables' : 'iptables',
+    backend: config.backendType,
+    ...(backend.encapsulation === 'vxlan' ? { VNI: String(backend.vni) } : {}),
+    port: `UDP ${backend.port}`,
+    device: backend.deviceName,
+    MTU: `${underlay} − ${overhead}${backend.mtuBytes === null ? '' : ` = ${backend.mtuBytes - overhead}`}`,
+  }
+}
+
+/** A bridge has an address in each subnet; the first and the last one are nobody's. */
+function capacityOf({ subnetMin, subnetMax, subnetLength, ipv6 }: NetworkConfig): string {
+  const subnets = (subnetMax - subnetMin) / 2 ** (32 - subnetLength) + 1
+  const ipv6Subnets =
+    ipv6 === null ? null : (ipv6.subnetMax - ipv6.subnetMin) / (1n << BigInt(128 - ipv6.subnetLength)) + 1n
+  const nodes = ipv6Subnets !== null && ipv6Subnets < BigInt(subnets) ? Number(ipv6Subnets) : subnets
+  return `${nodes} ${nodes === 1 ? 'node' : 'nodes'}, ${2 ** (32 - subnetLength) - 3} pods each`
+}

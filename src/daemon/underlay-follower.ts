@@ -1,0 +1,161 @@
+// Follows the underlay at run time. Whenever something on the host changes, and every ten seconds at the latest, the chosen
+// interface is looked at. As long as it carries its address there is nothing to do, even if the rule would choose another
+// one by now. Once the address is gone the choice is made again by the same rule; an answer that holds for five seconds is
+// where the node moves. An address that comes back within that time has cost nothing.
+import { formatIpv4 } from '../../dataplane/index.ts'
+import type { Clock, Timer } from '../clock.ts'
+import { FlanneletteError } from '../errors.ts'
+import type { LinkInfo } from '../host/ip.ts'
+import type { Log } from '../log.ts'
+import type { Underlay } from './agent-options.ts'
+
+/** How long a new address must stay before a lease is written for it, milliseconds. */
+export const SETTLE_MS = 5000
+/** Longest time between two looks, milliseconds. */
+const LOOK_MS = 10_000
+/** Shortest time between two looks, milliseconds: a host that never rests does not keep us busy. */
+const REST_MS = 500
+/** The next look while there is no address at all, milliseconds: the rule may wait for a route, which rings no bell. */
+const SEARCH_MS = 1000
+
+export interface UnderlayEyes {
+  /** Rings when something may have changed. */
+  readonly doorbell: (ring: () => void) => { stop(): void }
+  /** The interface as it is now, `null` when it is gone. */
+  readonly readLink: (name: string) => Promise<LinkInfo | null>
+}
+
+export interface UnderlayFollowerOptions extends UnderlayEyes {
+  readonly clock: Clock
+  readonly log: Log
+  readonly select: () => Promise<Underlay>
+  /** The address that peers were told is the interface's own, and was fixed by a person: nothing may replace it. */
+  readonly fixed: boolean
+  /** Goes over to another address. @throws FlanneletteError when that is impossible for now */
+  readonly move: (to: Underlay) => Promise<void>
+  /** The interface has another MTU than at the start, in bytes. */
+  readonly onMtu: (mtuBytes: number) => void
+}
+
+export class UnderlayFollower {
+  readonly #options: UnderlayFollowerOptions
+  #current: Underlay
+  /** Where to move, and since when by the boot clock. */
+  #next: { readonly to: Underlay; readonly sinceMs: number } | null = null
+  #mtuBytes: number
+  #saidFixed = false
+  #timer: Timer | null = null
+  #bell: { stop(): void } | null = null
+  #looking = false
+  #rung = false
+  #stopped = false
+
+  constructor(current: Underlay, options: UnderlayFollowerOptions) {
+    this.#current = current
+    this.#mtuBytes = current.mtuBytes
+    this.#options = options
+  }
+
+  start(): void {
+    this.#bell = this.#options.doorbell(() => this.#ring())
+    this.#arm(LOOK_MS)
+  }
+
+  stop(): void {
+    this.#stopped = true
+    this.#timer?.cancel()
+    this.#bell?.stop()
+  }
+
+  #ring(): void {
+    if (this.#looking) this.#rung = true
+    else if (!this.#rung) this.#arm(REST_MS)
+    this.#rung = true
+  }
+
+  #arm(delayMs: number): void {
+    if (this.#stopped) return
+    this.#timer?.cancel()
+    this.#timer = this.#options.clock.after(delayMs, () => void this.#look())
+  }
+
+  async #look(): Promise<void> {
+    this.#looking = true
+    this.#rung = false
+    let waitMs = LOOK_MS
+    try {
+      waitMs = await this.#followed()
+    } catch (error) {
+      const why = error instanceof FlanneletteError ? error.oneLine : String(error)
+      this.#options.log.warn('underlay-unfollowed', `the underlay cannot be followed for now: ${why}`)
+    }
+    this.#looking = false
+    this.#arm(this.#rung ? REST_MS : waitMs)
+  }
+
+  /** One look and what follows from it. Resolves with the milliseconds until the next one. */
+  async #followed(): Promise<number> {
+    const { clock, readLink } = this.#options
+    const link = await readLink(this.#current.name)
+    if (link !== null && carries(link, this.#current.address)) {
+      this.#next = null
+      this.#saidFixed = false
+      this.#compareMtu(link.mtu)
+      return LOOK_MS
+    }
+    const to = await this.#choice()
+    if (to === null) {
+      this.#next = null
+      return this.#options.fixed ? LOOK_MS : SEARCH_MS
+    }
+    if (this.#next === null || !samePlace(this.#next.to, to)) this.#next = { to, sinceMs: clock.bootMs() }
+    const leftMs = this.#next.sinceMs + SETTLE_MS - clock.bootMs()
+    if (leftMs > 0) return leftMs
+    await this.#move(to)
+    return LOOK_MS
+  }
+
+  /** Where the rule leads now; `null` when nowhere else. */
+  async #choice(): Promise<Underlay | null> {
+    const { select, fixed, log } = this.#options
+    if (fixed) {
+      const address = formatIpv4(this.#current.address)
+      if (!this.#saidFixed) log.warn('underlay-fixed', `${address} was fixed by --public-ip: no other address is taken`)
+      this.#saidFixed = true
+      return null
+    }
+    try {
+      const to = await select()
+      return samePlace(to, this.#current) ? null : to
+    } catch (error) {
+      if (error instanceof FlanneletteError && error.code === 'interface-unsuitable') return null
+      throw error
+    }
+  }
+
+  async #move(to: Underlay): Promise<void> {
+    if (this.#stopped) return
+    const from = this.#current
+    await this.#options.move(to)
+    this.#current = to
+    this.#next = null
+    const [before, now] = [from, to].map(({ name, address }) => `${formatIpv4(address)} on ${name}`)
+    this.#options.log.info('underlay-moved', `the underlay is ${now} now, it was ${before}`, { how: to.how })
+    this.#compareMtu(to.mtuBytes)
+  }
+
+  #compareMtu(mtuBytes: number): void {
+    if (mtuBytes === this.#mtuBytes) return
+    this.#mtuBytes = mtuBytes
+    this.#options.onMtu(mtuBytes)
+  }
+}
+
+function samePlace(one: Underlay, other: Underlay): boolean {
+  return one.name === other.name && one.address === other.address
+}
+
+function carries(link: LinkInfo, address: number): boolean {
+  const text = formatIpv4(address)
+  return (link.addr_info ?? []).some(({ family, local }) => family === 'inet' && local === text)
+}

@@ -1,0 +1,198 @@
+// A network config as a person wants it judged: every mistake with its field and place, and what it comes to.
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { checkNetworkConfig } from '../../../src/config/check-network-config.ts'
+import { parseNetworkConfig } from '../../../src/config/network-config.ts'
+import { tunnelBackend } from '../../../src/config/tunnel-backend.ts'
+
+/** `3:5 error SubnetLen` for each finding. */
+const findingsOf = (text: string) =>
+  checkNetworkConfig(text).findings.map(({ line, column, severity, field }) => `${line}:${column} ${severity} ${field}`)
+const messagesOf = (text: string) => checkNetworkConfig(text).findings.map(({ message }) => message)
+
+describe('a good config', () => {
+  test('says what it comes to', () => {
+    const { findings, derived } = checkNetworkConfig('{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}')
+    expect(findings).toEqual([])
+    expect(derived).toEqual({
+      Network: '10.244.0.0/16',
+      SubnetLen: '24',
+      SubnetMin: '10.244.1.0',
+      SubnetMax: '10.244.255.0',
+      capacity: '255 nodes, 253 pods each',
+      rules: 'iptables',
+      backend: 'vxlan',
+      VNI: '1',
+      port: 'UDP 8472',
+      device: 'flannel.1',
+      MTU: "the interface's − 50",
+    })
+  })
+
+  test('with IPv6 has as many nodes as both families have subnets', () => {
+    const ipv6 = '"EnableIPv6":true,"IPv6Network":"fd00::/62"'
+    const backend = '"Backend":{"Type":"vxlan","IPv6OverIPv4":true,"MTU":1420,"VNI":7,"Port":4789}'
+    const { derived } = checkNetworkConfig(`{"Network":"10.0.0.0/8","EnableNFTables":true,${ipv6},${backend}}`)
+    expect(derived).toMatchObject({
+      IPv6Network: 'fd00::/62',
+      IPv6SubnetLen: '64',
+      capacity: '3 nodes, 253 pods each',
+      rules: 'nftables',
+      device: 'flannel.7',
+      port: 'UDP 4789',
+      MTU: '1420 − 50 = 1370',
+    })
+  })
+
+  test('without a backend is told what that means', () => {
+    const { findings, derived } = checkNetworkConfig('{"network":"10.244.0.0/28"}')
+    expect(findings).toMatchObject([{ severity: 'warning', message: expect.stringContaining('taking "udp"') }])
+    expect(derived).toMatchObject({ backend: 'udp', device: 'flannel0', capacity: '3 nodes, 1 pods each' })
+  })
+})
+
+describe('every mistake is found, with its place', () => {
+  test('of types', () => {
+    const lines = [
+      '{',
+      ' "Network": 5,',
+      ' "SubnetLen": "24",',
+      ' "Backend": {"Type": "vxlan", "VNI": "x",',
+      '  "GBP": 1}',
+      '}',
+    ]
+    expect(findingsOf(lines.join('\n'))).toEqual([
+      '2:13 error Network',
+      '3:15 error SubnetLen',
+      '4:38 error Backend.VNI',
+      '5:10 error Backend.GBP',
+    ])
+  })
+
+  test('of values', () => {
+    const lines = [
+      '{"Network": "10.244.0.0/16",',
+      ' "SubnetMin": "10.245.0.0",',
+      ' "SubnetMax": "10.244.1.7",',
+      ' "Backend": {"Type": "vxlan",',
+      '  "VNI": 0, "Port": 70000,',
+      '  "MTU": 100, "GBP": true}}',
+    ]
+    expect(findingsOf(lines.join('\n'))).toEqual([
+      '2:15 error SubnetMin',
+      '3:15 error SubnetMax',
+      '5:10 error Backend.VNI',
+      '5:21 error Backend.Port',
+      '6:10 error Backend.MTU',
+      '6:22 error Backend.GBP',
+    ])
+  })
+
+  test.each([
+    ['no JSON', '{"Network"', '1:11 error ', /ends here: expected ":"/],
+    ['no object', '[]', '1:1 error ', /must be an object/],
+    ['no network', '{"Backend":{"Type":"vxlan"}}', '1:1 error Network', /^Network is missing$/],
+    ['no type', '{"Network":"10.0.0.0/8","Backend":{}}', '1:35 error Backend', /^Backend has no Type$/],
+    [
+      'a type of nobody',
+      '{"Network":"10.0.0.0/8","Backend":{"Type":"vlan"}}',
+      '1:43 error Backend.Type',
+      /"vlan" is unknown/,
+    ],
+    [
+      'one not run',
+      '{"Network":"10.0.0.0/8","Backend":{"Type":"ipip"}}',
+      '1:43 error Backend.Type',
+      /"ipip" is not supp/,
+    ],
+    [
+      'a backend that is a word',
+      '{"Network":"10.0.0.0/8","Backend":"vxlan"}',
+      '1:35 error Backend',
+      /must be an object/,
+    ],
+    ['a /32', '{"Network":"10.0.0.0/32","Backend":{"Type":"udp"}}', '1:12 error Network', /too small for four subnets/],
+    [
+      'a length of 31',
+      '{"Network":"10.0.0.0/8","SubnetLen":31,"Backend":{"Type":"udp"}}',
+      '1:37 error SubnetLen',
+      /larger than 30/,
+    ],
+  ])('%s', (_, text, finding, message) => {
+    expect(findingsOf(text)).toEqual([finding])
+    expect(messagesOf(text)[0]).toMatch(message)
+    expect(checkNetworkConfig(text).derived).toBeNull()
+  })
+})
+
+describe('keys', () => {
+  test('that nobody reads are told with what is meant, and are no error', () => {
+    const text = '{"Network":"10.0.0.0/8","SubnetLenght":24,"X":1,"Backend":{"Type":"vxlan","Vnii":2}}'
+    expect(findingsOf(text)).toEqual(['1:25 warning SubnetLenght', '1:43 warning X', '1:75 warning Backend.Vnii'])
+    expect(messagesOf(text)).toEqual([
+      'SubnetLenght is a key that nobody reads: SubnetLen is meant?',
+      'X is a key that nobody reads',
+      'Backend.Vnii is a key that nobody reads: VNI is meant?',
+    ])
+    expect(checkNetworkConfig(text).derived).not.toBeNull()
+  })
+
+  test('that stand there twice, in whatever case, are told', () => {
+    const text = '{"Network":"10.0.0.0/8","network":"10.1.0.0/16","Backend":{"Type":"vxlan"}}'
+    expect(findingsOf(text)).toEqual(['1:2 warning Network'])
+    expect(checkNetworkConfig(text).derived?.Network).toBe('10.1.0.0/16')
+  })
+
+  test('without effect are told', () => {
+    const text = '{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan","DirectRouting":true}}'
+    expect(findingsOf(text)).toEqual(['1:67 warning Backend.DirectRouting'])
+  })
+})
+
+test('a config is good here exactly when a node would start with it', () => {
+  const scalar = fc.constantFrom<unknown>(
+    true,
+    false,
+    null,
+    0,
+    1,
+    24,
+    30,
+    31,
+    9000,
+    -1,
+    'vxlan',
+    'udp',
+    'ipip',
+    '10.0.0.0/16',
+  )
+  const value = fc.oneof(scalar, fc.constantFrom('10.0.1.0', 'fd00::/48', 'fd00:0:0:1::', '10.0.0.0/29'))
+  const keys = [
+    'EnableIPv4',
+    'EnableIPv6',
+    'SubnetLen',
+    'SubnetMin',
+    'SubnetMax',
+    'IPv6Network',
+    'IPv6SubnetLen',
+    'other',
+  ]
+  const backendKeys = ['VNI', 'Port', 'MTU', 'GBP', 'IPv6OverIPv4', 'Learning']
+  const some = (names: string[]) => fc.dictionary(fc.constantFrom(...names), value, { maxKeys: 3 })
+  const backend = fc.record({ Type: fc.constantFrom<unknown>('vxlan', 'udp', 'x', 7), more: some(backendKeys) })
+  const config = fc.record({ Network: fc.constantFrom<unknown>('10.0.0.0/16', 7), more: some(keys), backend })
+  fc.assert(
+    fc.property(config, ({ Network, more, backend: { Type, more: moreBackend } }) => {
+      const text = JSON.stringify({ Network, ...more, Backend: { Type, ...moreBackend } })
+      let starts = true
+      try {
+        tunnelBackend(parseNetworkConfig(text))
+      } catch {
+        starts = false
+      }
+      const { findings, derived } = checkNetworkConfig(text)
+      expect([derived !== null, findings.some(({ severity }) => severity === 'error')]).toEqual([starts, !starts])
+    }),
+    { numRuns: 500 },
+  )
+})

@@ -1,0 +1,53 @@
+// A lab whose hosts get other addresses on the underlay while their daemons run, as a DHCP server may do it.
+import { expect, test } from 'vitest'
+import type { LabOptions } from '../../src/lab/plan.ts'
+import { countersOf, eventually, identityOf, imbalanceOf, labUnderTest, logOf } from './lab-under-test.ts'
+import { ip } from './own-namespace.ts'
+
+/** The address is left alone for 5 s, then it takes a moment; fails at three times as much. */
+const MOVED_WITHIN_MS = 6_500
+const LIMIT_MS = 3 * MOVED_WITHIN_MS
+const HOSTS = ['host1', 'host2'] as const
+
+/** Two hosts that change their addresses at once keep device, lease and pods. */
+export function movesItsUnderlay(about: string, options: Partial<LabOptions> & { readonly name: string }): void {
+  const lab = labUnderTest({ hosts: 2, pods: 1, ...options })
+  const on = (host: string, ...words: string[]) => ip('-n', lab().namespace(host), ...words)
+  const deviceIndex = (host: string) => /^\d+/.exec(on(host, '-o', 'link', 'show', 'flannel.1'))![0]
+  const routes = (host: string) => on(host, 'route', 'show', 'dev', 'flannel.1')
+  const state = () =>
+    HOSTS.map((host) => [identityOf(lab(), host), deviceIndex(host), lab().host(host).daemonPid, routes(host)])
+
+  /** Gives the host another address in place of the one it has, and tells which. */
+  function readdress(host: string): { host: string; now: string } {
+    const old = /inet (\S+)/.exec(on(host, '-4', 'address', 'show', 'dev', 'eth0'))![1]!
+    const [, network, last, length] = /^(.*\.)(\d+)(\/\d+)$/.exec(old)!
+    const now = `${network}${Number(last) + 100}`
+    on(host, 'address', 'delete', old, 'dev', 'eth0')
+    on(host, 'address', 'add', `${now}${length}`, 'dev', 'eth0')
+    return { host, now }
+  }
+
+  test(
+    `${about} keep device, lease and pods`,
+    async () => {
+      const before = state()
+      const addresses = HOSTS.map(readdress)
+      const start = performance.now()
+      const ping = () => lab().exec('pod1.1', ['ping', '-n', '-c', '1', '-W', '0.2', '10.244.2.2'])
+      await expect.poll(async () => (await ping()).exitCode, { timeout: LIMIT_MS, interval: 100 }).toBe(0)
+      console.log(`back after ${((performance.now() - start) / 1000).toFixed(1)} s`)
+      expect(await lab().ping('pod2.1', 'pod1.1', { count: 10 })).toMatchObject({ received: 10 })
+      for (const { host, now } of addresses) {
+        await eventually(() => {
+          const status = lab().host(host).status
+          expect([status?.state, status?.node?.underlayAddress, status?.lease?.publicIp]).toEqual(['ready', now, now])
+        })
+        expect(logOf(lab(), host).filter(({ event }) => event === 'underlay-moved')).toHaveLength(1)
+      }
+      expect(state()).toEqual(before)
+      await eventually(() => expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 }))
+    },
+    2 * LIMIT_MS,
+  )
+}

@@ -3,10 +3,13 @@
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
+import { cleanupCommand } from './cli/cleanup.ts'
 import { configCommand } from './cli/config.ts'
 import { dockerOptsCommand } from './cli/docker-opts.ts'
+import { doctorCommand } from './cli/doctor.ts'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
+import { pingNodeCommand } from './cli/ping-node.ts'
 import { runCommand } from './cli/run.ts'
 import { statusCommand } from './cli/status.ts'
 import { goWords } from './config/flag-values.ts'
@@ -27,7 +30,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 time limit, 4 da
 `
 
 /** Commands whose help tells what exit codes mean for them. */
-const HAVE_THEIR_OWN = ['run', 'status']
+const HAVE_THEIR_OWN = ['run', 'status', 'ping', 'doctor', 'cleanup', 'config']
+
+/** `lab ping` is not `ping`. */
+const hasItsOwn = (command: Command): boolean =>
+  HAVE_THEIR_OWN.includes(command.name()) && command.parent?.name() === 'flannelette'
 
 /** Where text goes: data to stdout, everything else to stderr. */
 export interface Output {
@@ -41,12 +48,15 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .description('flannel with a userspace dataplane')
     .version(packageVersion())
     .addHelpText('before', EXAMPLES)
-    .addHelpText('afterAll', ({ command }) => (HAVE_THEIR_OWN.includes(command.name()) ? '' : EXITS))
+    .addHelpText('afterAll', ({ command }) => (hasItsOwn(command) ? '' : EXITS))
     .addCommand(runCommand(runDaemon, exit).version(packageVersion(), '--version'))
     .addCommand(statusCommand({ out: output.out, exit }))
     .addCommand(labCommand())
     .addCommand(configCommand(output.out, exit))
     .addCommand(dockerOptsCommand())
+    .addCommand(pingNodeCommand(exit))
+    .addCommand(doctorCommand(exit))
+    .addCommand(cleanupCommand())
   for (const command of withSubcommands(root)) {
     command
       .exitOverride()

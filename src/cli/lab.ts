@@ -78,6 +78,7 @@ interface UpFlags extends CommonFlags {
   readonly underlay: UnderlayKind
   readonly direct?: boolean
   readonly ipv6?: boolean
+  readonly nftables?: boolean
   readonly udpChecksum: 'on' | 'off'
   readonly driver?: string
   readonly daemonArg: readonly string[]
@@ -101,6 +102,7 @@ function upCommand(): Command {
     )
     .option('--direct', 'two hosts joined by one link, without a switch')
     .option('--ipv6', 'IPv6 addresses for the pods as well, carried over the IPv4 underlay')
+    .option('--nftables', 'firewall rules of the daemons in nftables form')
     .addOption(
       new Option('--udp-checksum <mode>', 'outer UDP checksums of kernel hosts').choices(['on', 'off']).default('on'),
     )
@@ -124,6 +126,7 @@ function labOptions(flags: UpFlags): LabOptions {
     ...{ name, hosts, pods, kernel, backend, underlay },
     direct: flags.direct === true,
     ipv6: flags.ipv6 === true,
+    nftables: flags.nftables === true,
     udpChecksum: flags.udpChecksum === 'on',
     daemonArguments: [...(flags.driver === undefined ? [] : ['--driver', flags.driver]), ...flags.daemonArg],
   }

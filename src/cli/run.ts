@@ -13,7 +13,7 @@ const EXAMPLES = `Examples:
 
 const EXITS = `
 Exit codes:
-  0  stopped by SIGTERM or SIGINT (device, routes and subnet.env stay unless --on-exit=remove)
+  0  stopped by SIGTERM or SIGINT (device, routes, rules and subnet.env stay unless --on-exit=remove)
   1  the node could not start, or its lease went to another host
   2  wrong usage, environment or network config
   5  not permitted: a capability or a device is missing

@@ -22,6 +22,13 @@ export function mark(good: boolean, terminal: Terminal): string {
   return paint(good ? 'blue' : 'yellow', text, terminal)
 }
 
+/** The same for lists, always four columns wide: also `!` for what needs a look, and other signs that are no verdict. */
+export function markColumn(sign: 'good' | 'bad' | '!' | 'i' | '?' | '-', terminal: Terminal): string {
+  const verdict = sign === 'good' || sign === 'bad'
+  const text = verdict ? mark(sign === 'good', terminal) : paint(sign === '!' ? 'yellow' : 'dim', sign, terminal)
+  return text + ' '.repeat(4 - width(text))
+}
+
 export function paint(colour: 'blue' | 'yellow' | 'bold' | 'dim', text: string, terminal: Terminal): string {
   return terminal.colour ? styleText(colour, text, { validateStream: false }) : text
 }

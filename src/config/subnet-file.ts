@@ -1,6 +1,6 @@
 // subnet.env: how the CNI plugin and container engines learn this node's subnet and MTU. Written byte for byte as
 // flannel writes it, read back leniently, and removed as soon as it says something that is no longer true.
-import { readFileSync, rmSync } from 'node:fs'
+import { readFileSync, rmSync, statSync } from 'node:fs'
 import {
   formatAddress,
   formatPrefix,
@@ -46,12 +46,14 @@ export function formatSubnetFile(file: SubnetFile): string {
 }
 
 /**
- * Writes the file whole and durably, mode 0644 regardless of the umask; its directory is made when missing.
+ * Writes the file whole and durably, mode 0644 regardless of the umask, or the mode of the file that is there; its
+ * directory is made when missing.
  * @throws FlanneletteError `usage` when that is impossible
  */
 export function writeSubnetFile(path: string, file: SubnetFile): void {
   try {
-    writeFileAtomically(path, formatSubnetFile(file), { mode: 0o644, durable: true })
+    const mode = (statSync(path, { throwIfNoEntry: false })?.mode ?? 0o644) & 0o777
+    writeFileAtomically(path, formatSubnetFile(file), { mode, durable: true })
   } catch (cause) {
     throw new FlanneletteError('usage', `${path} cannot be written: ${(cause as Error).message}`, {
       remedy: 'choose another with --subnet-file',
@@ -79,6 +81,11 @@ export function readSubnetFile(path: string): RememberedSubnet | null {
   } catch {
     return null
   }
+  return parseSubnetFile(text)
+}
+
+/** What the text of a subnet file says. */
+export function parseSubnetFile(text: string): RememberedSubnet {
   const values = parseDotenv(text)
   return {
     network: onlyPrefix(values.get('FLANNEL_NETWORK'), parsePrefix),

@@ -1,8 +1,9 @@
 // What a node agent is made of. Everything that touches the machine comes in here, so that tests can stand in for it.
 import type { Clock } from '../clock.ts'
+import type { FirewallMode } from '../host/firewall/firewall.ts'
 import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
-import type { Dataplane } from './dataplane.ts'
+import type { Dataplane, LocalVtep } from './dataplane.ts'
 import type { StateDirectory } from './state-directory.ts'
 import type { UnderlayEyes } from './underlay-follower.ts'
 
@@ -21,10 +22,20 @@ export interface Underlay {
   readonly passedOver: readonly string[]
 }
 
+/** Rules and routes on the host beside the dataplane's own. */
+export interface HostWork {
+  /** Resolves once they are there, or it is logged why not. */
+  start(local: LocalVtep, mode: FirewallMode): Promise<void>
+  stop(mode: 'keep' | 'remove'): Promise<void>
+  /** What this node lacks on its host, in one phrase; `null` when nothing. */
+  problem(): string | null
+}
+
 export interface AgentOptions {
   readonly store: LeaseStore
   readonly dataplane: Dataplane
   readonly state: StateDirectory
+  readonly hostWork: HostWork
   readonly clock: Clock
   readonly log: Log
   /** Numbers in [0, 1). */
@@ -39,4 +50,6 @@ export interface AgentOptions {
   readonly publicIp?: number
   readonly subnetFile: string
   readonly renewMarginMs: number
+  /** What subnet.env says of masquerading: container engines then leave it to us. */
+  readonly ipMasq: boolean
 }

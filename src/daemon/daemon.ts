@@ -13,6 +13,7 @@ import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
 import type { Dataplane } from './dataplane.ts'
+import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
 import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
@@ -41,6 +42,8 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     store,
     dataplane,
     state,
+    hostWork: hostIntegration(options, clock, log),
+    ipMasq: options.ipMasq,
     clock,
     log,
     random: Math.random,
@@ -79,7 +82,10 @@ async function live(agent: NodeAgent, operations: Operations, signals: SignalWai
   const event = first === 'started' ? await Promise.race([agent.lost, signals.first]) : first
   if (event instanceof FlanneletteError) return EXIT.failed
   operations.stopping()
-  log.info('stopping', `${event}: stopping, ${options.onExit === 'keep' ? 'device and routes stay' : 'removing all'}`)
+  log.info(
+    'stopping',
+    `${event}: stopping, ${options.onExit === 'keep' ? 'device, routes and rules stay' : 'removing all'}`,
+  )
   await Promise.race([agent.stop(options.onExit), cutOff(log)])
   log.info('stopped', 'stopped')
   return EXIT.ok
@@ -120,6 +126,18 @@ function openStore(spec: string, log: Log, clock: Clock): LeaseStore {
     throw new FlanneletteError('usage', `--store ${spec} is not known`, { remedy: 'use --store file:DIRECTORY' })
   }
   return new FileStore(resolve(directory), { clock, log, random: Math.random })
+}
+
+function hostIntegration(options: RunOptions, clock: Clock, log: Log): HostIntegration {
+  return new HostIntegration({
+    clock,
+    log,
+    masquerade: options.ipMasq,
+    randomFully: options.ipMasqFullyRandom,
+    forwardRules: options.iptablesForwardRules,
+    blackholeRoute: options.blackholeRoute,
+    resyncMs: options.iptablesResyncSeconds * 1000,
+  })
 }
 
 function createDataplane(options: RunOptions, log: Log): Dataplane {

@@ -131,6 +131,7 @@ export class HealthWatch {
       ...(store.reachable ? [] : [`the store is away, forwarding goes on by the last table: ${store.why}`]),
       ...(manager?.state === 'suspect' ? ['the lease is not confirmed by the store'] : []),
       ...(pending > 0 ? [`${pending} peers are not programmed yet`] : []),
+      ...(this.#agent.hostProblem === null ? [] : [this.#agent.hostProblem]),
       ...(peers.conflicts.length > 0 ? [`${peers.conflicts.length} leases contradict each other`] : []),
     ]
   }

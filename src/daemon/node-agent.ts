@@ -9,7 +9,7 @@
 //                    have our public address in this store
 //   5. lease         acquired from the store, or kept: then the node is `degraded` until the store confirms it
 //   6. dataplane     address and route; the device stays from here on
-//   7. peers         from the first snapshot, or from the kept leases
+//   7. peers         from the first snapshot, or from the kept leases; rules and routes of the host meanwhile
 //   8. subnet.env    now pods may come; `ready`
 // A start that fails after 5 gives back a lease that was new.
 // From then on the underlay is followed: when its address changes, sockets and lease go over to the new one.
@@ -70,7 +70,8 @@ export class NodeAgent {
       await this.#options.dataplane.start(local)
       this.#local = local
       this.#dataplaneStarted = true
-      await this.#forward(joined)
+      const mode = joined.config.enableNftables ? 'nftables' : 'iptables'
+      await Promise.all([this.#forward(joined), this.#options.hostWork.start(local, mode)])
       if (this.#stopping.signal.aborted) return
       this.#writeSubnetFile(local)
       this.#remember(joined)
@@ -87,7 +88,8 @@ export class NodeAgent {
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#end('stopping')
     await this.#moving.catch(() => {})
-    if (this.#dataplaneStarted) await this.#options.dataplane.stop(mode)
+    const { dataplane, hostWork } = this.#options
+    await Promise.all([this.#dataplaneStarted ? dataplane.stop(mode) : null, hostWork.stop(mode)])
     if (mode === 'remove') removeSubnetFile(this.#options.subnetFile)
     await this.#options.store.close()
   }
@@ -96,8 +98,14 @@ export class NodeAgent {
     if (this.#state !== 'ready') return this.#state
     const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }
     const moving = this.#options.dataplane.impairment() === null && pending === 0
-    const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && conflicts.length === 0
+    const complete = conflicts.length === 0 && this.hostProblem === null
+    const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && complete
     return healthy ? 'ready' : 'degraded'
+  }
+
+  /** What this node lacks on its host, in one phrase; `null` when nothing. */
+  get hostProblem(): string | null {
+    return this.#options.hostWork.problem()
   }
 
   get local(): LocalVtep | null {
@@ -156,21 +164,22 @@ export class NodeAgent {
   }
 
   async #onLost(error: FlanneletteError): Promise<void> {
-    const { log, dataplane, subnetFile } = this.#options
+    const { log, dataplane, hostWork, subnetFile } = this.#options
     this.#end('lost')
     log.error('lease-lost', error.oneLine)
     removeSubnetFile(subnetFile)
     await this.#moving.catch(() => {})
-    await dataplane.stop('keep').catch((failure: unknown) => log.error('stop-failed', String(failure)))
+    const stopped = Promise.all([dataplane.stop('keep'), hostWork.stop('keep')])
+    await stopped.catch((failure: unknown) => log.error('stop-failed', String(failure)))
     this.#announceLoss(error)
   }
 
   #writeSubnetFile(local: LocalVtep): void {
-    const { subnetFile } = this.#options
+    const { subnetFile, ipMasq } = this.#options
     const { network, subnet, ipv6Network, ipv6Subnet, mtuBytes } = local
     const ipv6 = ipv6Network === null || ipv6Subnet === null ? null : { network: ipv6Network, subnet: ipv6Subnet }
     removeStaleSubnetFile(subnetFile, { network, subnet, ipv6Network, ipv6Subnet })
-    writeSubnetFile(subnetFile, { network, subnet, ipv6, mtuBytes, ipMasq: false })
+    writeSubnetFile(subnetFile, { network, subnet, ipv6, mtuBytes, ipMasq })
   }
 
   /** Only now: what a failed start was granted is no memory of this node. */
@@ -241,8 +250,9 @@ export class NodeAgent {
 
   async #undoStart(): Promise<void> {
     this.#end('stopping')
-    const { dataplane, store } = this.#options
-    await dataplane.stop(this.#dataplaneStarted ? 'remove' : 'keep').catch(() => {})
+    const { dataplane, hostWork, store } = this.#options
+    const mode = this.#dataplaneStarted ? 'remove' : 'keep'
+    await Promise.allSettled([dataplane.stop(mode), hostWork.stop(mode)])
     await this.#giveBack()
     await store.close()
   }

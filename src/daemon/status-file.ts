@@ -95,6 +95,8 @@ export interface DaemonStatus {
   readonly conflicts: readonly string[]
   /** `null` when nobody judges it. */
   readonly health: Health | null
+  /** What the node lacks of rules and routes on its host, `null` when nothing. */
+  readonly hostProblem: string | null
   /** Who was refused by the source check lately, the latest first, at most 32. */
   readonly offenders: readonly {
     readonly outerSource: string
@@ -151,6 +153,7 @@ export function statusOf(
     }),
     conflicts: peers.conflicts.map(describeConflict),
     health: memory.health?.look() ?? null,
+    hostProblem: agent.hostProblem,
     offenders: dataplane.offenders().map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {
       const [outer, inner] = [formatIpv4(outerSource), formatAddress(innerSource)]
       return { outerSource: outer, innerSource: inner, reason, packets, lastSeen: new Date(lastSeenMs).toISOString() }

@@ -1,6 +1,7 @@
 // How the host layer runs a program: one place that knows namespaces, standard input, time limits and how a failure
 // is told to people. ip.ts, bridge.ts, nft.ts and ethtool.ts are thin wrappers around it.
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { constants } from 'node:os'
 import { FlanneletteError } from '../errors.ts'
 
@@ -29,9 +30,18 @@ const PACKAGES: Readonly<Record<string, string>> = {
   ip: 'iproute2',
   bridge: 'iproute2',
   nft: 'nftables',
+  iptables: 'iptables',
+  ip6tables: 'iptables',
+  'iptables-restore': 'iptables',
+  'ip6tables-restore': 'iptables',
   ethtool: 'ethtool',
   iperf3: 'iperf3',
   ping: 'iputils-ping',
+}
+
+/** Whether a program is there, by PATH. */
+export function isInstalled(program: string): boolean {
+  return (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/${program}`))
 }
 
 /** The argument vector that runs `argv` in a namespace (`ip netns exec` replaces itself, so the process id is the program's). */

@@ -33,6 +33,8 @@ export interface LinkInfo {
 
 /** What we read of `ip -json route show`. `protocol` is a name of rt_protos or the number as text. */
 export interface RouteInfo {
+  /** `blackhole`, …; absent for an ordinary route. */
+  readonly type?: string
   readonly dst: string
   readonly gateway?: string
   readonly dev?: string

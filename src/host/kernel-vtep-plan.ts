@@ -5,7 +5,7 @@ import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
 import { deleteRoute } from './overlay-link.ts'
-import { isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
+import { isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
 /** A subnet of a peer and the way into it, in iproute2's text forms. */
 export interface SubnetRow {
@@ -119,7 +119,7 @@ export function planRemoval(device: string, rows: readonly PeerRow[], present: P
   const subnets = new Set(wanted.map((row) => row.subnet))
   const gateways = new Set(wanted.map((row) => row.gateway))
   const macs = new Set(rows.map((row) => row.mac))
-  const staleRoutes = present.routes.filter((route) => isOurRoute(route.protocol) && !subnets.has(route.dst))
+  const staleRoutes = present.routes.filter((route) => isOurPeerRoute(route) && !subnets.has(route.dst))
   const staleFdb = present.fdb.filter(
     (entry) => entry.dst !== undefined && entry.state === 'permanent' && !macs.has(entry.mac),
   )

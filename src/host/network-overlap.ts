@@ -44,7 +44,7 @@ export function findNetworkOverlap(place: NetworkPlace, routes: readonly RouteIn
 }
 
 /** `10.244.1.0/24`, or an address without a length for a single host; `null` for `default` and the like. */
-function parseDestination(dst: string): Prefix | null {
+export function parseDestination(dst: string): Prefix | null {
   if (dst.includes('/')) return parsePrefix(dst) ?? parseIpv6Prefix(dst)
   return parsePrefix(`${dst}/32`) ?? parseIpv6Prefix(`${dst}/128`)
 }

@@ -13,7 +13,7 @@ import {
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { type AddressInfo, batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
-import { DEVICE_ALIAS, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
+import { DEVICE_ALIAS, isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 import { kernelHasIpv6, writeSetting } from './sysctl.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
@@ -124,7 +124,7 @@ interface FamilyPlan {
 function planFamily({ name, link, routes, family, address, network }: FamilyPlan): string[] {
   const wanted = address === null ? null : `${formatAddress(address)}/${hostLength(family)}`
   const destination = network === null ? null : formatPrefix(network)
-  const ownRoutes = routes.filter((route) => isOurRoute(route.protocol) && familyOf(route) === family)
+  const ownRoutes = routes.filter((route) => isOurPeerRoute(route) && familyOf(route) === family)
   const inside = network === null ? [] : addressesIn(link, network)
   const present = [...new Set([...inside, ...formerAddresses(name, link, ownRoutes)])]
   const plan: string[] = []

@@ -13,3 +13,8 @@ export const DEVICE_ALIAS = 'flannelette'
 export function isOurRoute(protocol: string | undefined): boolean {
   return protocol === String(ROUTE_PROTOCOL)
 }
+
+/** Whether it is a route of ours that leads somewhere: a blackhole is no dataplane's business. */
+export function isOurPeerRoute({ protocol, type }: { readonly protocol?: string; readonly type?: string }): boolean {
+  return isOurRoute(protocol) && type !== 'blackhole'
+}

@@ -71,7 +71,7 @@ export class Lab {
     await claim(state, context.progress)
     try {
       const config = { mode: 0o644, durable: false }
-      writeFileAtomically(`${labFiles(whole.name).store}/config`, networkConfigJson(plan, whole.backend), config)
+      writeFileAtomically(`${labFiles(whole.name).store}/config`, networkConfigJson(plan, whole), config)
       return new Lab(await buildLab(plan, state, context))
     } catch (error) {
       await tearDown(whole.name)

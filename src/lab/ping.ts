@@ -1,5 +1,6 @@
 // Pings between members of a lab: one pair, or every ordered pair as a matrix.
 import { attempt, commandFailure } from '../host/command.ts'
+import { parseEchoCounts } from '../host/echo.ts'
 import { checkCount } from './plan.ts'
 
 /** A member of a lab by name, with the namespace it lives in and the address others reach it at. */
@@ -54,21 +55,9 @@ export async function ping(from: Endpoint, to: Endpoint, options: PingOptions = 
   ]
   const timeoutMs = (count * INTERVAL_SECONDS + ANSWER_SECONDS + 10) * 1000
   const result = await attempt(argv, { namespace: from.namespace, timeoutMs })
-  const counts = parsePing(result.stdout)
+  const counts = parseEchoCounts(result.stdout)
   if (counts === null) throw commandFailure(argv, result, from.namespace)
   return { from: from.name, to: to.name, ...counts }
-}
-
-/** Reads the closing lines of iputils' ping; `null` when they are missing. */
-export function parsePing(output: string): Pick<PingResult, 'sent' | 'received' | 'averageMs'> | null {
-  const counts = /(\d+) packets transmitted, (\d+) received/.exec(output)
-  if (counts === null) return null
-  const times = /= [\d.]+\/([\d.]+)\//.exec(output)
-  return {
-    sent: Number(counts[1]),
-    received: Number(counts[2]),
-    averageMs: times === null ? null : Number(times[1]),
-  }
 }
 
 /** Every ordered pair of different members, in the order of the list. */

@@ -34,6 +34,8 @@ export interface LabOptions {
   readonly direct: boolean
   /** Pods have IPv6 addresses as well; their packets ride through the tunnels over IPv4. */
   readonly ipv6: boolean
+  /** Firewall rules in nftables form. */
+  readonly nftables: boolean
   /** Outer UDP checksums of kernel hosts. */
   readonly udpChecksum: boolean
   /** More words for each daemon's command line. */
@@ -49,6 +51,7 @@ export const LAB_DEFAULTS: LabOptions = {
   underlay: 'veth',
   direct: false,
   ipv6: false,
+  nftables: false,
   udpChecksum: true,
   daemonArguments: [],
 }
@@ -190,7 +193,10 @@ function addressIn({ address }: Prefix, index: number): string {
 }
 
 /** The network config that the lab's store holds. */
-export function networkConfigJson({ network, ipv6Network }: LabPlan, backend: LabBackend): string {
+export function networkConfigJson(
+  { network, ipv6Network }: LabPlan,
+  { backend, nftables }: Pick<LabOptions, 'backend' | 'nftables'>,
+): string {
   const settings = backend === 'vxlan' ? { Type: backend, VNI: 1 } : { Type: backend }
   const config =
     ipv6Network === null
@@ -201,5 +207,5 @@ export function networkConfigJson({ network, ipv6Network }: LabPlan, backend: La
           IPv6Network: formatPrefix(ipv6Network),
           Backend: { ...settings, IPv6OverIPv4: true },
         }
-  return `${JSON.stringify(config)}\n`
+  return `${JSON.stringify(nftables ? { ...config, EnableNFTables: true } : config)}\n`
 }

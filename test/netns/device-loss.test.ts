@@ -82,6 +82,7 @@ test('an underlay link that goes away and comes back costs no more than the time
 
 test('a device that cannot come back makes the node degraded, and costs next to no CPU and log', async () => {
   const { daemonPid } = lab().host('host1')
+  await eventually(() => expect(lab().host('host1').status?.state).toBe('ready')) // what was before has been told
   const lines = logOf(lab(), 'host1').length
   await run(['ip', '-batch', '-'], {
     namespace: lab().namespace('host1'),

@@ -280,7 +280,7 @@ test('a store that does not exist is one line with the remedy, exit code 1', asy
   expect(err).toMatch(new RegExp(`^flannelette: .*${directory}/none.*--store\\n$`))
 })
 
-test.each([[[]], [['run']], [['status']], [['lab']], [['lab', 'up']]])(
+test.each([[[]], [['run']], [['status']], [['ping']], [['doctor']], [['lab']], [['lab', 'ping']]])(
   'the help of %j tells the exit codes, once',
   async (words) => {
     const { out, code } = await run(...words, '--help')

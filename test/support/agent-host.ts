@@ -7,6 +7,7 @@ import { NodeAgent } from '../../src/daemon/node-agent.ts'
 import { StateDirectory } from '../../src/daemon/state-directory.ts'
 import { MemoryLeases } from '../../src/store/memory.ts'
 import { FakeDataplane } from './fake-dataplane.ts'
+import { FakeHostWork } from './fake-host-work.ts'
 import { RecordingLog } from './recording-log.ts'
 import { seededRandom } from './seeded-random.ts'
 import { temporaryDirectory } from './temporary-directory.ts'
@@ -43,6 +44,8 @@ export function makeHost(config: string | null = CONFIG) {
       random,
       selectUnderlay: async () => ETH0,
       claimIdentity: async () => {},
+      hostWork: new FakeHostWork(),
+      ipMasq: false,
       subnetFile,
       renewMarginMs: 3600_000,
       ...changes,

@@ -1,9 +1,12 @@
 // Makes docs/configuration.md: prose from here, every flag from the command line's own definitions, so that the page
 // cannot fall behind.
 import type { Command, Option } from 'commander'
+import { cleanupCommand } from '../../src/cli/cleanup.ts'
 import { configCommand } from '../../src/cli/config.ts'
 import { dockerOptsCommand } from '../../src/cli/docker-opts.ts'
+import { doctorCommand } from '../../src/cli/doctor.ts'
 import { labCommand } from '../../src/cli/lab.ts'
+import { pingNodeCommand } from '../../src/cli/ping-node.ts'
 import { runCommand } from '../../src/cli/run.ts'
 import { statusCommand } from '../../src/cli/status.ts'
 import { FLAGS } from '../../src/config/flag-table.ts'
@@ -12,9 +15,10 @@ import { EXIT } from '../../src/errors.ts'
 const cell = (text: string): string => text.replaceAll('|', '\\|')
 
 function defaultOf({ defaultValue, defaultValueDescription }: Option): string {
-  if (defaultValueDescription !== undefined) return `\`${defaultValueDescription}\``
   if (defaultValue === undefined || defaultValue === false) return ''
-  return Array.isArray(defaultValue) && defaultValue.length === 0 ? '' : `\`${String(defaultValue)}\``
+  return Array.isArray(defaultValue) && defaultValue.length === 0
+    ? ''
+    : `\`${defaultValueDescription ?? String(defaultValue)}\``
 }
 
 function flagRow(option: Option): string {
@@ -92,6 +96,7 @@ With \`--store file:DIR\` it is the file \`DIR/config\`. It is read once, at sta
 | \`IPv6Network\` | required with \`EnableIPv6\` | the pod network of IPv6, a CIDR of unicast addresses |
 | \`IPv6SubnetLen\` | 64, or prefix + 2 for networks smaller than /62 | prefix length of each node's IPv6 subnet, at most 126 |
 | \`IPv6SubnetMin\`, \`IPv6SubnetMax\` | second and last subnet of \`IPv6Network\` | first and last IPv6 subnet that may be given out |
+| \`EnableNFTables\` | false | masquerade and forward rules in nftables form, in place of iptables ([differences](decisions/0017-rules-and-routes-on-the-host.md)) |
 | \`Backend.Type\` | required in \`Backend\`; without \`Backend\` it is \`udp\`, as flannel has it | this version runs \`vxlan\` and \`udp\` (IPv4 inside plain UDP; of the keys below it has \`Port\` only) |
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
 | \`Backend.Port\` | 8472; \`udp\`: 8285 | UDP port, equal on all nodes |
@@ -125,7 +130,8 @@ Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subne
 | \`/var/lib/flannelette/\` (\`--state-dir\`) | MAC of the VTEP, own lease, last peers; \`status.json\`, rewritten when it changes; \`api.sock\`, the [local socket](operations.md#local-socket) |
 | \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |
 
-Two nodes on one host need their own \`--subnet-file\`, \`--state-dir\` and VNI.
+Two nodes on one host need their own \`--subnet-file\`, \`--state-dir\` and VNI, and only one of them may write rules: the other gets
+\`--iptables-forward-rules=false\` and no \`--ip-masq\`.
 
 ## Exit codes
 
@@ -152,7 +158,9 @@ export function configurationPage(): string {
     ...flagTables(status, 'flannelette'),
     ...flagTables(config, 'flannelette'),
     ...flagTables(dockerOptsCommand(), 'flannelette'),
-    ...flagTables(labCommand(), 'flannelette'),
+    ...[labCommand(), cleanupCommand(), pingNodeCommand(() => {}), doctorCommand(() => {})].flatMap((one) =>
+      flagTables(one, 'flannelette'),
+    ),
   ]
   return `${BEFORE}${codes.join('\n')}\n\n## Commands\n\n${flags.join('\n').trimEnd()}\n`
 }

@@ -86,9 +86,10 @@ export class RunningDaemon {
     return this.#output.split('\n').filter((line) => line !== '' && !line.startsWith('{'))
   }
 
-  /** Warnings and errors of the log. */
+  /** Warnings and errors of the log, but for what the machine's kernel lacks. */
   get complaints(): string[] {
-    return this.#output.split('\n').filter((line) => /^\{"level":"(warn|error)"/.test(line))
+    const lines = this.#output.split('\n').filter((line) => /^\{"level":"(warn|error)"/.test(line))
+    return lines.filter((line) => !line.includes('"event":"bridge-netfilter-missing"'))
   }
 
   get status(): DaemonStatus | null {

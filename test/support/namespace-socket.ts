@@ -15,6 +15,7 @@ const SOCK_NONBLOCK = 0x800
 const SOCK_CLOEXEC = 0x80000
 const SOL_SOCKET = 1
 const SOL_UDP = 17
+const IPPROTO_UDP = 17
 const SO_SNDBUFFORCE = 32
 const SO_RCVBUFFORCE = 33
 const UDP_SEGMENT = 103
@@ -117,6 +118,11 @@ export class NamespaceSocket {
     name.set(bytesOfIpv6(ip6(to)), SIN6_ADDRESS)
     connect(fd, name)
     return new NamespaceSocket(fd)
+  }
+
+  /** Whole IPv4 packets of UDP as they arrive at any port, outer headers and all: raw(7). */
+  static arriving(namespace: string): NamespaceSocket {
+    return new NamespaceSocket(makeSocket(namespace, AF_INET, SOCK_RAW, IPPROTO_UDP))
   }
 
   /** Any bytes, into the device of that index: packet(7). */

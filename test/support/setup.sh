@@ -8,7 +8,7 @@ MODE=${1:-}
 NEED_NODE='20.19.0'
 # command:Debian package that brings it; the names are the same in Debian 12 and 13
 DEMO_COMMANDS='ip:iproute2 bridge:iproute2 ping:iputils-ping iperf3:iperf3 nft:nftables ethtool:ethtool'
-TEST_COMMANDS="$DEMO_COMMANDS tshark:tshark tcpdump:tcpdump etcd:etcd-server"
+TEST_COMMANDS="$DEMO_COMMANDS tshark:tshark tcpdump:tcpdump iptables:iptables etcd:etcd-server"
 # Debian has user-mode Linux for this machine only; elsewhere its tests are left out, with that reason.
 UML_COMMANDS='linux.uml:user-mode-linux modprobe:kmod'
 UML_MACHINE='x86_64'

@@ -44,6 +44,7 @@ export const HEALTHY: DaemonStatus = {
   leftOut: [],
   conflicts: [],
   health: { live: true, ready: true, checks: [{ name: 'lease', ok: true, about: '10.244.1.0/24 is held' }], notes: [] },
+  hostProblem: null,
   offenders: [],
   counters: { 'outbound.packets.read': 12, 'outbound.dropped.no-route': 0 },
 }

@@ -1,9 +1,11 @@
 // subnet.env: byte for byte as flannel writes it, read back leniently, removed when stale.
 import { execFileSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import {
+  formatSubnetFile,
   type KnownSubnets,
   readSubnetFile,
   removeStaleSubnetFile,
@@ -46,6 +48,20 @@ describe('writing', () => {
     expect(readFileSync(`${directory}/subnet.env`, 'utf8')).toBe(TEXT)
     expect(statSync(`${directory}/subnet.env`).mode & 0o777).toBe(0o644)
     expect(readdirSync(directory)).toEqual(['subnet.env'])
+  })
+
+  test('keeps the mode that somebody gave the file', () => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, FILE)
+    chmodSync(path, 0o640)
+    writeSubnetFile(path, FILE)
+    expect(statSync(path).mode & 0o777).toBe(0o640)
+  })
+
+  test('says whether the node masquerades', () => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, { ...FILE, ipMasq: true })
+    expect(readFileSync(path, 'utf8')).toBe(TEXT.replace('=false', '=true'))
   })
 
   test('of a dual-stack node gives flannel’s bytes too', () => {
@@ -115,6 +131,35 @@ describe('reading back', () => {
     ['noise', '\u0000\u0001 = = =\n==\nFLANNEL_SUBNET'],
   ])('%s remembers no subnet', (_, text) => {
     expect(remembered(text)).toEqual({ network: null, subnet: null, ipv6Network: null, ipv6Subnet: null })
+  })
+
+  test('any file of ours survives what people do to such files', () => {
+    const line = (text: string) =>
+      fc.constantFrom(
+        text,
+        `export ${text}`,
+        text.replace('=', ' = '),
+        text.replace(/=(.*)/, '="$1"'),
+        text.replace(/=(.*)/, "='$1' # mine"),
+        `# ${text}0\r\n${text}\r`,
+        `${text},`,
+        `V=${text.split('=')[1]}\n${text.split('=')[0]}=$V`,
+      )
+    const prefixes = fc.tuple(fc.nat(255), fc.nat(255), fc.integer({ min: 16, max: 30 }))
+    const files = prefixes.chain(([a, b, length]) => {
+      const network = parsePrefix(`10.${a}.0.0/16`)!
+      const subnet = parsePrefix(`10.${a}.${b}.0/${length}`)!
+      const lines = formatSubnetFile({ ...FILE, network, subnet, ipv6: IPV6 })
+        .trimEnd()
+        .split('\n')
+      return fc.tuple(fc.constant({ network, subnet }), fc.tuple(...lines.map(line)))
+    })
+    fc.assert(
+      fc.property(files, ([known, lines]) => {
+        expect(remembered(lines.join('\n'))).toEqual({ ...known, ...KNOWN_IPV6 })
+      }),
+      { numRuns: 50 },
+    )
   })
 
   test('a missing file is no memory', () => {

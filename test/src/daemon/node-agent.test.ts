@@ -7,6 +7,7 @@ import { statusOf } from '../../../src/daemon/status-file.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
 import { ETH0, type Host, makeHost, started } from '../../support/agent-host.ts'
+import { FakeHostWork } from '../../support/fake-host-work.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { settle } from '../../support/virtual-clock.ts'
 
@@ -54,6 +55,37 @@ describe('a start', () => {
     open()
     await starting
     expect(host.env()).not.toBeNull()
+  })
+
+  test('writes no subnet.env before rules and routes of the host are there, in the mode of the network', async () => {
+    const host = makeHost('{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}')
+    const hostWork = new FakeHostWork()
+    let open = () => {}
+    hostWork.gate = new Promise((resolve) => {
+      open = resolve
+    })
+    const { agent } = host.boot({ hostWork, ipMasq: true })
+    const starting = agent.start()
+    await settle()
+    expect([hostWork.calls, host.env()]).toEqual([['start flannel.1 nftables'], null])
+    open()
+    await starting
+    expect(host.env()).toContain('\nFLANNEL_IPMASQ=true\n')
+    await agent.stop('remove')
+    expect(hostWork.calls).toEqual(['start flannel.1 nftables', 'stop remove'])
+  })
+
+  test('whose host lacks something is degraded until it has it', async () => {
+    const hostWork = new FakeHostWork()
+    hostWork.lacking = 'pods are not masqueraded'
+    const host = makeHost()
+    const { agent, dataplane } = await started(host, { hostWork })
+    expect(statusOf(agent, dataplane, host.clock)).toMatchObject({
+      state: 'degraded',
+      hostProblem: 'pods are not masqueraded',
+    })
+    hostWork.lacking = null
+    expect(agent.state).toBe('ready')
   })
 
   test('whose dataplane refuses leaves no subnet.env', async () => {

@@ -8,6 +8,7 @@ import { silentLog } from '../../../src/log.ts'
 import { MemoryLeases } from '../../../src/store/memory.ts'
 import { ETH0 } from '../../support/agent-host.ts'
 import { FakeDataplane } from '../../support/fake-dataplane.ts'
+import { FakeHostWork } from '../../support/fake-host-work.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
@@ -27,6 +28,8 @@ function make() {
     random: seededRandom(2),
     selectUnderlay: async () => ETH0,
     claimIdentity: async () => {},
+    hostWork: new FakeHostWork(),
+    ipMasq: false,
     subnetFile: `${directory}/subnet.env`,
     renewMarginMs: 3600_000,
   })

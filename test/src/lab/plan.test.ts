@@ -59,7 +59,7 @@ describe('a planned lab', () => {
   })
 
   test('hands its daemons a config that flannel understands', () => {
-    expect(JSON.parse(networkConfigJson(plan(), 'vxlan'))).toEqual({
+    expect(JSON.parse(networkConfigJson(plan(), LAB_DEFAULTS))).toEqual({
       Network: '10.244.0.0/16',
       Backend: { Type: 'vxlan', VNI: 1 },
     })
@@ -109,7 +109,7 @@ describe('a lab with IPv6', () => {
   })
 
   test('hands its daemons a config that says how IPv6 crosses', () => {
-    expect(JSON.parse(networkConfigJson(plan({ ipv6: true }), 'vxlan'))).toEqual({
+    expect(JSON.parse(networkConfigJson(plan({ ipv6: true }), LAB_DEFAULTS))).toEqual({
       Network: '10.244.0.0/16',
       EnableIPv6: true,
       IPv6Network: 'fd00:10:244::/48',

@@ -1,0 +1,64 @@
+// `flannelette cleanup`: takes everything of ours off this host, after showing what that is.
+import { createInterface } from 'node:readline/promises'
+import { Command } from 'commander'
+import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
+import { type CleanupPlan, planCleanup, runCleanup, stepText } from '../daemon/cleanup.ts'
+import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
+import { FlanneletteError } from '../errors.ts'
+
+const EXAMPLES = `Examples:
+  flannelette cleanup --dry-run       what would be done, as commands for a shell
+  flannelette cleanup --yes           device, routes, firewall rules, subnet.env
+  flannelette cleanup --yes --state   and what the node remembers: its MAC and its lease
+`
+
+const EXITS = `
+Exit codes: 0 done, also when nothing was there; 1 failed, or a daemon runs here; 2 wrong usage; 5 not permitted
+`
+
+interface Flags {
+  readonly yes?: boolean
+  readonly dryRun?: boolean
+  readonly state?: boolean
+  readonly subnetFile: string
+  readonly stateDir: string
+}
+
+export function cleanupCommand(): Command {
+  return new Command('cleanup')
+    .description('take everything of flannelette off this host; the lease in the store stays until it expires')
+    .addHelpText('before', EXAMPLES)
+    .addHelpText('after', EXITS)
+    .option('-y, --yes', 'do it without asking')
+    .option('-n, --dry-run', 'only print the commands')
+    .option('--state', 'also forget MAC, lease and peers: the node may get another subnet next time')
+    .option('--subnet-file <path>', 'removed if it is of this node', DEFAULT_SUBNET_FILE)
+    .option('--state-dir <path>', 'what the node remembers', DEFAULT_STATE_DIRECTORY)
+    .action(async (flags: Flags) => {
+      const options = { subnetFile: flags.subnetFile, stateDirectory: flags.stateDir, state: flags.state === true }
+      const plan = await planCleanup(options)
+      for (const sentence of plan.kept) process.stderr.write(`${sentence}\n`)
+      if (flags.dryRun === true)
+        return void process.stdout.write(plan.steps.map((step) => `${stepText(step)}\n`).join(''))
+      if (plan.steps.length === 0) return void process.stderr.write('nothing of flannelette is on this host\n')
+      if (flags.yes !== true && !(await agreed(plan))) return
+      await runCleanup(options, plan)
+      process.stderr.write(`removed: ${plan.steps.length} things of flannelette\n`)
+    })
+}
+
+/** @throws FlanneletteError `usage` where nobody can be asked */
+async function agreed({ steps }: CleanupPlan): Promise<boolean> {
+  if (!process.stdin.isTTY) {
+    throw new FlanneletteError('usage', 'cleanup removes things and nobody is there to be asked', {
+      remedy: 'give --yes, or --dry-run to see what it would do',
+    })
+  }
+  process.stderr.write(steps.map((step) => `  ${stepText(step)}\n`).join(''))
+  const prompt = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    return /^y(es)?$/i.test((await prompt.question('Run these commands? [y/N] ')).trim())
+  } finally {
+    prompt.close()
+  }
+}

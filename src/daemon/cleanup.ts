@@ -1,0 +1,170 @@
+// Taking flannelette off a host: everything that carries its tag or name, and nothing else. First all of it is found and
+// becomes a list of steps, which a person may read before anything happens; then the steps are taken.
+import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
+import { formatAddress, type Prefix, samePrefix } from '../../dataplane/index.ts'
+import { readSubnetFile } from '../config/subnet-file.ts'
+import { FlanneletteError } from '../errors.ts'
+import { attempt, type CommandOptions, commandFailure } from '../host/command.ts'
+import type { FirewallCommand } from '../host/firewall/firewall.ts'
+import type { AddressInfo } from '../host/ip.ts'
+import { findLeftBehind } from '../host/left-behind.ts'
+import { silentLog } from '../log.ts'
+import { isDirectory } from '../make-directory.ts'
+import { holdFileLock } from '../store/file-lock.ts'
+import { IDENTITY_DIRECTORY } from './identity-claim.ts'
+import { readIdentities } from './running-daemons.ts'
+import { StateDirectory } from './state-directory.ts'
+
+export interface CleanupOptions {
+  readonly subnetFile: string
+  readonly stateDirectory: string
+  /** Whether the node is to forget MAC, lease and last peers as well. */
+  readonly state: boolean
+  readonly identityDirectory?: string
+  readonly namespace?: string
+}
+
+export type CleanupStep =
+  | ({ readonly kind: 'command' } & FirewallCommand)
+  | { readonly kind: 'file'; readonly path: string }
+  /** Only when it is empty by then. */
+  | { readonly kind: 'directory'; readonly path: string }
+
+export interface CleanupPlan {
+  readonly steps: readonly CleanupStep[]
+  /** What stays although it looks like ours, and why: sentences. */
+  readonly kept: readonly string[]
+}
+
+/** Files of a state directory that mean nothing without a daemon. */
+const RUNTIME_FILES = ['status.json', 'api.sock', 'lock']
+const MEMORY_FILES = ['mac', 'lease.json', 'leases.json']
+
+/**
+ * Finds what is ours. Changes nothing.
+ * @throws FlanneletteError `device-busy` while a daemon runs here, `host-command`, `not-permitted`
+ */
+export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan> {
+  const { stateDirectory, subnetFile, identityDirectory = IDENTITY_DIRECTORY } = options
+  const { abandoned } = await refuseWhileRunning(options)
+  const found = await findLeftBehind(whereOf(options))
+  const kept: string[] = []
+  const files: string[] = []
+  if (existsSync(subnetFile)) {
+    if (isOurSubnetFile(options, found.addresses)) files.push(subnetFile)
+    else kept.push(`${subnetFile} stays: it names a subnet that this node has no memory of`)
+  }
+  files.push(...abandoned)
+  const names = [...(options.state ? MEMORY_FILES : []), ...RUNTIME_FILES]
+  files.push(...names.map((name) => `${stateDirectory}/${name}`).filter((path) => existsSync(path)))
+  const emptied = (path: string) => readdirSync(path).every((name) => files.includes(`${path}/${name}`))
+  const directories = [identityDirectory, stateDirectory].filter((path) => isDirectory(path) && emptied(path))
+  return {
+    steps: [
+      ...found.commands.map((command) => ({ kind: 'command' as const, ...command })),
+      ...files.map((path) => ({ kind: 'file' as const, path })),
+      ...directories.map((path) => ({ kind: 'directory' as const, path })),
+    ],
+    kept,
+  }
+}
+
+/**
+ * Takes the steps; one that fails keeps none of the others from being taken.
+ * @throws FlanneletteError `device-busy` when a daemon was started meanwhile, else that of the first step that failed
+ */
+export async function runCleanup(options: CleanupOptions, { steps }: CleanupPlan): Promise<void> {
+  const release = isDirectory(options.stateDirectory) ? await holdFileLock(lockOf(options), 0) : () => {}
+  if (release === null) throw running(pidIn(options.stateDirectory))
+  // Our own lock is in the way of the state directory's end: directories come last.
+  const isLast = (step: CleanupStep) => step.kind === 'directory'
+  const failures = await takeAll(
+    steps.filter((step) => !isLast(step)),
+    options,
+  )
+  rmSync(lockOf(options), { force: true })
+  release()
+  failures.push(...(await takeAll(steps.filter(isLast), options)))
+  if (failures.length > 0) throw failures[0]
+}
+
+/** Resolves with what failed. */
+async function takeAll(steps: readonly CleanupStep[], options: CleanupOptions): Promise<unknown[]> {
+  const failures: unknown[] = []
+  for (const step of steps) await take(step, whereOf(options)).catch((error: unknown) => failures.push(error))
+  return failures
+}
+
+/** A step as a line for a shell. */
+export function stepText(step: CleanupStep): string {
+  if (step.kind === 'file') return `rm -f ${quoted(step.path)}`
+  if (step.kind === 'directory') return `rmdir --ignore-fail-on-non-empty ${quoted(step.path)}`
+  const words = step.argv.map(quoted).join(' ')
+  return step.input === undefined ? words : `${words} <<'END'\n${step.input}END`
+}
+
+async function take(step: CleanupStep, where: Pick<CommandOptions, 'namespace'>): Promise<void> {
+  if (step.kind === 'file') return rmSync(step.path, { force: true })
+  if (step.kind === 'directory') return removeIfEmpty(step.path)
+  const result = await attempt(step.argv, { ...where, input: step.input ?? '' })
+  // With a device its routes go; with what is gone already nothing is left to do.
+  const gone = /No such (process|device|file)|Cannot find device/i.test(result.stderr)
+  if (result.exitCode !== 0 && !gone) throw commandFailure(step.argv, result, where.namespace)
+}
+
+function removeIfEmpty(path: string): void {
+  try {
+    rmdirSync(path)
+  } catch (error) {
+    if (!['ENOTEMPTY', 'ENOENT', 'EBUSY'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+  }
+}
+
+async function refuseWhileRunning(options: CleanupOptions) {
+  if (existsSync(lockOf(options))) {
+    const release = await holdFileLock(lockOf(options), 0)
+    if (release === null) throw running(pidIn(options.stateDirectory))
+    release()
+  }
+  const identities = await readIdentities(options.identityDirectory)
+  const pid = identities.pids[0]
+  if (pid !== undefined) throw running(pid)
+  return identities
+}
+
+function running(pid: number | null): FlanneletteError {
+  const who = pid === null ? 'a daemon' : `a daemon (pid ${pid})`
+  return new FlanneletteError('device-busy', `${who} runs on this host`, {
+    remedy: `stop it first${pid === null ? '' : `: kill ${pid}`}`,
+  })
+}
+
+function pidIn(stateDirectory: string): number | null {
+  try {
+    const { pid } = JSON.parse(readFileSync(`${stateDirectory}/status.json`, 'utf8')) as { readonly pid?: unknown }
+    return typeof pid === 'number' ? pid : null
+  } catch {
+    return null
+  }
+}
+
+/** By the kept lease, or by the address that one of our devices has: the first of the subnet. */
+function isOurSubnetFile(options: CleanupOptions, addresses: readonly AddressInfo[]): boolean {
+  const subnet = readSubnetFile(options.subnetFile)?.subnet ?? null
+  if (subnet === null) return false
+  const kept: Prefix | undefined = new StateDirectory(options.stateDirectory, silentLog).readLease()?.lease.subnet
+  if (kept !== undefined && samePrefix(kept, subnet)) return true
+  return addresses.some(({ local }) => local === formatAddress(subnet.address))
+}
+
+function lockOf({ stateDirectory }: CleanupOptions): string {
+  return `${stateDirectory}/lock`
+}
+
+function whereOf({ namespace }: CleanupOptions): Pick<CommandOptions, 'namespace'> {
+  return namespace === undefined ? {} : { namespace }
+}
+
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
+}

@@ -1,0 +1,158 @@
+// What a node does on its host besides moving packets: firewall rules and the blackhole route, put there once the lease is
+// known and looked at again every few seconds, since other programs flush what they did not write.
+import type { Clock, Timer } from '../clock.ts'
+import { FlanneletteError } from '../errors.ts'
+import { keepBlackholeRoutes } from '../host/blackhole-route.ts'
+import { bridgeNetfilterProblem } from '../host/bridge-netfilter.ts'
+import type { FirewallMode } from '../host/firewall/firewall.ts'
+import { forwardPolicyProblem } from '../host/firewall/forward-policy.ts'
+import { FirewallKeeper } from '../host/firewall/keeper.ts'
+import type { FamilyNetworks } from '../host/firewall/rules.ts'
+import { removeOtherDevices } from '../host/left-behind.ts'
+import type { Log } from '../log.ts'
+import type { HostWork } from './agent-options.ts'
+import type { LocalVtep } from './dataplane.ts'
+import { readIdentities } from './running-daemons.ts'
+
+export interface HostIntegrationOptions {
+  readonly clock: Clock
+  readonly log: Log
+  /** Masquerade what pods say to the world. */
+  readonly masquerade: boolean
+  /** Masqueraded ports at random where the kernel can. */
+  readonly randomFully: boolean
+  /** Accept forwarded pod packets. */
+  readonly forwardRules: boolean
+  readonly blackholeRoute: boolean
+  readonly resyncMs: number
+}
+
+export class HostIntegration implements HostWork {
+  readonly #options: HostIntegrationOptions
+  #keeper: FirewallKeeper | null = null
+  #networks: readonly FamilyNetworks[] = []
+  #timer: Timer | null = null
+  #stopped = false
+  /** All rules were right once: what differs later somebody changed. */
+  #written = false
+  /** Routes of former starts are gone. */
+  #routesTidy = false
+  /** A pass that is under way: a stop waits for it. */
+  #pass: Promise<void> = Promise.resolve()
+  #problems: readonly string[] = []
+
+  constructor(options: HostIntegrationOptions) {
+    this.#options = options
+  }
+
+  /** Resolves once rules and route are there, or it is known (and logged) why not: a later pass may have more luck. */
+  async start(local: LocalVtep, mode: FirewallMode): Promise<void> {
+    const { masquerade, forwardRules, randomFully, log } = this.#options
+    const networks = networksOf(local)
+    this.#networks = networks
+    if (mode === 'iptables') {
+      const missing = bridgeNetfilterProblem(networks.map(({ family }) => family))
+      if (missing !== null) log.warn('bridge-netfilter-missing', `${missing.message}; ${missing.remedy}`)
+    }
+    if (forwardRules) await this.#warnOfPolicies(mode)
+    const keeper = new FirewallKeeper({ mode, networks, masquerade, forward: forwardRules, randomFully })
+    this.#keeper = keeper
+    this.#pass = this.#look().then(() => this.#tidy(keeper, local.deviceName))
+    await this.#pass
+  }
+
+  /** `remove` takes rules and route away. @throws FlanneletteError `host-command`, `not-permitted` */
+  async stop(mode: 'keep' | 'remove'): Promise<void> {
+    this.#stopped = true
+    this.#timer?.cancel()
+    await this.#pass
+    if (mode === 'keep' || this.#keeper === null) return
+    await Promise.all([this.#keeper.remove(), keepBlackholeRoutes([])])
+  }
+
+  problem(): string | null {
+    return this.#problems[0] ?? null
+  }
+
+  async #look(): Promise<void> {
+    if (this.#stopped) return
+    this.#problems = [...(await this.#keepRules()), ...(await this.#keepRoute())]
+    const { blackholeRoute, clock, resyncMs } = this.#options
+    if (this.#stopped || (this.#keeper?.keeps !== true && !blackholeRoute)) return
+    this.#timer = clock.after(resyncMs, () => {
+      this.#pass = this.#look()
+    })
+  }
+
+  /** Resolves with what the node lacks now. Without forward rules most hosts forward all the same. */
+  async #keepRules(): Promise<readonly string[]> {
+    const { log, masquerade } = this.#options
+    const { repaired = [], failures = [] } = (await this.#keeper?.sync()) ?? {}
+    if (repaired.length > 0) {
+      const faults = { faults: repaired.join('; ') }
+      if (!this.#written) log.info('firewall-written', 'firewall rules were written', faults)
+      else log.warn('firewall-repaired', 'firewall rules had been changed by somebody and were put right', faults)
+    }
+    if (failures.length === 0) this.#written = true
+    for (const failure of failures) {
+      log[masquerade ? 'error' : 'warn']('firewall-failed', `firewall rules could not be written: ${sentence(failure)}`)
+    }
+    return masquerade ? failures.map((failure) => `pods are not masqueraded: ${failure.message}`) : []
+  }
+
+  async #keepRoute(): Promise<readonly string[]> {
+    const { log, blackholeRoute } = this.#options
+    if (!blackholeRoute && this.#routesTidy) return []
+    const wanted = blackholeRoute ? this.#networks.map(({ subnet }) => subnet) : []
+    try {
+      const commands = await keepBlackholeRoutes(wanted)
+      for (const command of commands) log.info('blackhole-route', `blackhole route: ip ${command}`)
+      this.#routesTidy = true
+      return []
+    } catch (error) {
+      log[blackholeRoute ? 'error' : 'warn'](
+        'blackhole-route-failed',
+        `the blackhole route could not be kept: ${sentence(error)}`,
+      )
+      return blackholeRoute ? [`the blackhole route is missing: ${(error as Error).message}`] : []
+    }
+  }
+
+  async #warnOfPolicies(mode: FirewallMode): Promise<void> {
+    const problem = await forwardPolicyProblem(mode).catch(() => null)
+    if (problem !== null) this.#options.log.warn('forward-policy-drop', problem)
+  }
+
+  /** What a former start wrote in another mode, or made under another name. Left-overs are no reason not to forward. */
+  async #tidy(keeper: FirewallKeeper, deviceName: string): Promise<void> {
+    const { log } = this.#options
+    if (this.#stopped) return
+    try {
+      for (const { argv } of await keeper.removeOthers()) {
+        log.info('firewall-leftover-removed', `rules of a former start were removed by ${argv.join(' ')}`)
+      }
+      if (!(await noOtherDaemon())) return
+      for (const name of await removeOtherDevices(deviceName)) {
+        log.info('device-leftover-removed', `${name}, the device of a former start, was removed`)
+      }
+    } catch (error) {
+      log.warn('leftovers-kept', `what a former start left could not be removed: ${sentence(error)}`)
+    }
+  }
+}
+
+/** Whether the guard of identities works, and shows no other daemon in this network namespace. */
+async function noOtherDaemon(): Promise<boolean> {
+  const { pids } = await readIdentities()
+  return pids.length === 1 && pids[0] === process.pid
+}
+
+function networksOf({ network, subnet, ipv6Network, ipv6Subnet }: LocalVtep): FamilyNetworks[] {
+  const ipv4: FamilyNetworks = { family: 'ip', network, subnet }
+  if (ipv6Network === null || ipv6Subnet === null) return [ipv4]
+  return [ipv4, { family: 'ip6', network: ipv6Network, subnet: ipv6Subnet }]
+}
+
+function sentence(error: unknown): string {
+  return error instanceof FlanneletteError ? error.oneLine : String(error)
+}

@@ -1,0 +1,230 @@
+// Checks of how this host passes packets on: overlay device, routes, filters, forwarding.
+import {
+  containsPrefix,
+  formatPrefix,
+  type Ipv4Prefix,
+  overlaps,
+  parseIpv4,
+  parsePrefix,
+  samePrefix,
+} from '../../../dataplane/index.ts'
+import type { LinkInfo, RouteInfo } from '../../host/ip.ts'
+import { findNetworkOverlap, parseDestination } from '../../host/network-overlap.ts'
+import { judgeOverlayDevice } from '../../host/overlay-link.ts'
+import { overlayName } from '../facts.ts'
+import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
+import { forwards } from '../firewall-chains.ts'
+import type { Check } from './check.ts'
+
+const overlayDevice: Check = {
+  id: 'overlay-device',
+  group: 'overlay',
+  judge: (facts) => {
+    const { view, links } = facts
+    if (!links.seen) return [unseen(`interfaces: ${links.why}`)]
+    const name = overlayName(facts)
+    const link = links.value.find(({ ifname }) => ifname === name)
+    if (view.status?.node == null) return []
+    if (link === undefined) {
+      if (!view.alive) return [note(`${name} does not exist: the daemon makes it at its start`)]
+      return [error(`the overlay device ${name} is gone`, 'the daemon makes it again within seconds; else restart it')]
+    }
+    if (!link.flags.includes('UP')) return [error(`${name} is down`, `ip link set ${name} up`)]
+    if (!link.flags.includes('LOWER_UP') && view.status.dataplane === 'userspace') {
+      const message = `no process holds ${name}: packets of pods vanish (IPv4) or are refused (IPv6)`
+      return [error(message, 'start the daemon')]
+    }
+    return [ok(`${name} is up`)]
+  },
+}
+
+const kernelVtep: Check = {
+  id: 'kernel-vtep',
+  group: 'overlay',
+  judge: (facts) => {
+    const { view, links } = facts
+    if (!links.seen) return [unseen(`interfaces: ${links.why}`)]
+    const node = view.status?.node ?? null
+    const kernel = view.status?.dataplane === 'kernel'
+    const [name, port] = [overlayName(facts), node?.port ?? 8472]
+    const left = links.value.filter((link) => isForeignVtep(link, name, port) && !(kernel && link.ifname === name))
+    if (left.length === 0) return [ok('no VTEP of another program is in the way')]
+    return left.map(({ ifname, linkinfo }) => {
+      const message = `${ifname} is a kernel VTEP (VNI ${linkinfo?.info_data?.id}, port ${linkinfo?.info_data?.port}) that takes our port or our name`
+      const remedy = `is flanneld still running? then stop it; ip link delete ${ifname}`
+      return kernel || !view.alive ? warning(message, remedy) : error(message, remedy)
+    })
+  },
+}
+
+function isForeignVtep(link: LinkInfo, name: string, port: number): boolean {
+  if (link.linkinfo?.info_kind !== 'vxlan') return false
+  if (link.ifname === name && judgeOverlayDevice(name, link).kind === 'foreign') return true
+  return link.linkinfo.info_data?.port === port
+}
+
+const networkRoute: Check = {
+  id: 'network-route',
+  group: 'overlay',
+  judge: ({ view, routes }) => {
+    const node = view.status?.node ?? null
+    if (node === null) return []
+    if (!routes.seen) return [unseen(`routes: ${routes.why}`)]
+    const network = parsePrefix(node.network)
+    const underlayAddress = parseIpv4(node.underlayAddress)
+    if (network === null || underlayAddress === null) return []
+    const { device: deviceName, underlayInterface } = node
+    const overlap = findNetworkOverlap({ network, deviceName, underlayInterface, underlayAddress }, routes.value)
+    const found: Remark[] = []
+    if (overlap !== null) {
+      found.push(error(`the pod network ${node.network} ${overlap}`, 'choose another Network, or delete that route'))
+    }
+    if (view.alive && view.status?.dataplane === 'userspace' && !hasNetworkRoute(routes.value, network, deviceName)) {
+      const message = `the route of ${node.network} into ${deviceName} is missing`
+      found.push(error(message, 'the daemon puts it back within seconds; who deletes it? ip monitor route'))
+    }
+    found.push(...insideRoutes(routes.value, network, deviceName, view.status?.lease?.subnet))
+    return found.length === 0 ? [ok(`${node.network} leads into ${deviceName}`)] : found
+  },
+}
+
+function hasNetworkRoute(routes: readonly RouteInfo[], network: Ipv4Prefix, device: string): boolean {
+  return routes.some(({ dst, dev }) => {
+    const prefix = parsePrefix(dst)
+    return dev === device && prefix !== null && samePrefix(prefix, network)
+  })
+}
+
+/** Routes of others that take parts of the pod network away from the tunnel. */
+function insideRoutes(
+  routes: readonly RouteInfo[],
+  network: Ipv4Prefix,
+  device: string,
+  subnet: string | undefined,
+): Remark[] {
+  const own = parsePrefix(subnet ?? '')
+  return routes.flatMap(({ dst, dev, gateway }) => {
+    const prefix = parseDestination(dst)
+    if (prefix === null || dev === undefined || dev === device || samePrefix(prefix, network)) return []
+    if (!containsPrefix(network, prefix) || (own !== null && overlaps(own, prefix))) return []
+    const via = gateway === undefined ? '' : ` via ${gateway}`
+    const message = `${formatPrefix(prefix)} of the pod network leads${via} to ${dev}, not into ${device}`
+    return [warning(message, `who made it? a container network? ip route show ${dst}; take another range there`)]
+  })
+}
+
+const rpFilter: Check = {
+  id: 'rp-filter',
+  group: 'overlay',
+  judge: ({ view, settings, routes, links }) => {
+    const node = view.status?.node ?? null
+    if (node === null) return []
+    const read = (name: string) => Number(settings.get(`net/ipv4/conf/${name}/rp_filter`) ?? Number.NaN)
+    const all = read('all')
+    if (Number.isNaN(all)) return [unseen('rp_filter: /proc/sys is not readable')]
+    const bridges = links.seen ? links.value.filter(({ ifname }) => /^(cni|docker)\d/.test(ifname)) : []
+    const names = [node.device, node.underlayInterface, ...bridges.map(({ ifname }) => ifname)]
+    const text = [`all=${all}`, ...names.map((name) => `${name}=${read(name)}`)].join(' ')
+    const network = parsePrefix(node.network)
+    const routed = !routes.seen || network === null || hasNetworkRoute(routes.value, network, node.device)
+    // The stricter of both holds (ip-sysctl.rst): 2, loose, is the higher number and the milder one.
+    const strict = Math.max(all, read(node.device)) === 1
+    if (strict && !routed && view.status?.dataplane === 'userspace') {
+      const message = `strict rp_filter (${text}) drops what comes out of the tunnel while the network route is missing`
+      return [error(message, `sysctl -w net.ipv4.conf.${node.device}.rp_filter=2, and see network-route`)]
+    }
+    return [ok(`rp_filter: ${text}${strict ? ' (strict, and the route is there)' : ''}`)]
+  },
+}
+
+const ipForward: Check = {
+  id: 'ip-forward',
+  group: 'host',
+  judge: ({ settings, links }) => {
+    const value = settings.get('net/ipv4/ip_forward')
+    if (value === undefined) return [unseen('net.ipv4.ip_forward is not readable')]
+    if (value === '0') {
+      const message = 'net.ipv4.ip_forward is 0: packets of pods are not passed on'
+      return [error(message, 'sysctl -w net.ipv4.ip_forward=1, and in /etc/sysctl.d for the next boot')]
+    }
+    const names = links.seen
+      ? links.value.map(({ ifname }) => ifname).filter((name) => /^(cni|flannel)/.test(name))
+      : []
+    const closed = names.filter((name) => settings.get(`net/ipv4/conf/${name}/forwarding`) === '0')
+    if (closed.length === 0) return [ok('ip_forward is on')]
+    return closed.map((name) =>
+      error(
+        `${name} does not forward although ip_forward is 1`,
+        `sysctl -w net.ipv4.conf.${name.replace('.', '/')}.forwarding=1`,
+      ),
+    )
+  },
+}
+
+const forwardPolicy: Check = {
+  id: 'forward-policy',
+  group: 'host',
+  judge: (facts) => {
+    const { firewall, view } = facts
+    if (!firewall.seen) return [unseen(`firewall: ${firewall.why}`)]
+    const network = parsePrefix(view.status?.node?.network ?? '') ?? NO_NETWORK
+    const devices = [overlayName(facts), 'cni0']
+    const closed = firewall.value.filter((chain) => chain.hook === 'forward' && !forwards(chain, network, devices))
+    if (closed.length === 0) return [ok('no firewall chain drops forwarded packets of pods by default')]
+    const cidr = view.status?.node?.network ?? 'NETWORK'
+    return closed.map(({ name }) => {
+      const message = `${name} drops by default and no rule accepts ${cidr}: pods of other hosts are not reached`
+      const remedy = name.startsWith('iptables')
+        ? `iptables -I FORWARD -s ${cidr} -j ACCEPT; iptables -I FORWARD -d ${cidr} -j ACCEPT`
+        : `add to that chain: ip saddr ${cidr} accept; ip daddr ${cidr} accept`
+      return view.alive ? error(message, remedy) : warning(message, remedy)
+    })
+  },
+}
+
+/** Contained in nothing but "everything". */
+const NO_NETWORK: Ipv4Prefix = { address: 0, length: 0 }
+
+const bridgeNetfilter: Check = {
+  id: 'br-netfilter',
+  group: 'host',
+  judge: ({ settings, cniConfigs }) => {
+    const value = settings.get('net/bridge/bridge-nf-call-iptables')
+    if (value === '1') return [ok('bridged packets pass iptables (br_netfilter)')]
+    const what =
+      value === undefined ? 'the module br_netfilter is not loaded' : 'net.bridge.bridge-nf-call-iptables is 0'
+    const message = `${what}: services may fail between pods of this host`
+    const remedy = 'modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1'
+    return [(cniConfigs ?? []).length > 0 ? warning(message, remedy) : note(message, remedy)]
+  },
+}
+
+const managedDevice: Check = {
+  id: 'managed-device',
+  group: 'host',
+  judge: (facts) => {
+    const { managed } = facts
+    if (!managed.seen) return [unseen(`network managers: ${managed.why}`)]
+    const name = overlayName(facts)
+    const taken = managed.value.filter(({ device }) => device === name || /^(cni|flannel|veth)/.test(device))
+    if (taken.length === 0) return [ok('no network manager claims our devices')]
+    return taken.map(({ device, by }) => {
+      const remedy =
+        by === 'NetworkManager'
+          ? '/etc/NetworkManager/conf.d/flannel.conf: [keyfile] unmanaged-devices=interface-name:flannel*;interface-name:cni*;interface-name:veth*'
+          : '/etc/systemd/network/10-flannel.network: [Match] Name=flannel* cni* veth*, [Link] Unmanaged=yes'
+      return warning(`${by} manages ${device}: it may take addresses and routes away`, remedy)
+    })
+  },
+}
+
+export const HOST_CHECKS: readonly Check[] = [
+  overlayDevice,
+  kernelVtep,
+  networkRoute,
+  rpFilter,
+  ipForward,
+  forwardPolicy,
+  bridgeNetfilter,
+  managedDevice,
+]

@@ -1,0 +1,178 @@
+// Checks of the interface that carries the tunnel: its sizes, its offloads, the UDP port and who may reach it.
+import { formatIpv4 } from '../../../dataplane/index.ts'
+import { chooseUnderlay } from '../../host/underlay-interface.ts'
+import type { Facts } from '../facts.ts'
+import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
+import { admitsPort } from '../firewall-chains.ts'
+import { overheadOf } from '../place.ts'
+import type { Check } from './check.ts'
+
+const underlayInterface: Check = {
+  id: 'underlay-interface',
+  group: 'underlay',
+  judge: ({ view, links, routes }) => {
+    if (!links.seen) return [unseen(`interfaces: ${links.why}`)]
+    const node = view.status?.node ?? null
+    if (node === null) {
+      if (!routes.seen) return [unseen(`routes: ${routes.why}`)]
+      const defaults = routes.value.filter(({ dst }) => dst === 'default')
+      try {
+        const facts = { links: links.value, defaultRoutes: defaults, routeToReach: null }
+        const { name, address, how } = chooseUnderlay(facts, { ifaces: [], ifaceRegexes: [] })
+        return [ok(`the underlay would be ${name} (${formatIpv4(address)}, by ${how})`)]
+      } catch (problem) {
+        return [warning((problem as Error).message, 'name the interface: --iface')]
+      }
+    }
+    const { underlayInterface: name, underlayAddress: address } = node
+    const link = links.value.find(({ ifname }) => ifname === name)
+    if (link === undefined)
+      return [error(`the underlay interface ${name} is gone`, `bring it back, or restart with another --iface`)]
+    if (!link.flags.includes('UP')) return [error(`the underlay interface ${name} is down`, `ip link set ${name} up`)]
+    if (!link.flags.includes('LOWER_UP'))
+      return [error(`the underlay interface ${name} has no carrier`, 'look at cable or hypervisor')]
+    if ((link.addr_info ?? []).every(({ local }) => local !== address)) {
+      return [
+        error(
+          `${name} no longer has the address ${address} that peers send to`,
+          `ip address add it again, or restart the daemon`,
+        ),
+      ]
+    }
+    return [ok(`${name} is up with ${address}`)]
+  },
+}
+
+const mtu: Check = {
+  id: 'mtu',
+  group: 'underlay',
+  judge: ({ view, links }) => {
+    const node = view.status?.node ?? null
+    if (node === null) return []
+    if (!links.seen) return [unseen(`MTU: ${links.why}`)]
+    const mtuOf = (name: string) => links.value.find(({ ifname }) => ifname === name)?.mtu
+    const [underlay, device, overhead] = [mtuOf(node.underlayInterface), mtuOf(node.device), overheadOf(node)]
+    const found: Remark[] = []
+    if (device !== undefined && device !== node.mtu) {
+      const remedy = `ip link set ${node.device} mtu ${node.mtu}`
+      found.push(warning(`${node.device} has MTU ${device}, the daemon set ${node.mtu}`, remedy))
+    }
+    const sum = `underlay ${underlay} − overhead ${overhead}`
+    if (underlay !== undefined && node.mtu + overhead > underlay) {
+      const message = `overlay MTU ${node.mtu} is more than ${sum} = ${underlay - overhead}: large packets are cut or lost`
+      found.push(error(message, `set Backend.MTU to ${underlay} or leave it out, then restart the daemons`))
+    } else if (underlay !== undefined && node.mtu + overhead < underlay) {
+      found.push(note(`overlay MTU ${node.mtu} is less than ${sum} = ${underlay - overhead}`))
+    }
+    for (const bridge of links.value.filter(isPodBridge(node.device))) {
+      if (bridge.mtu <= node.mtu) continue
+      const message = `${bridge.ifname} has MTU ${bridge.mtu}, the overlay ${node.mtu}: packets of pods are refused or cut`
+      found.push(
+        warning(message, `ip link set ${bridge.ifname} mtu ${node.mtu}; new pods get FLANNEL_MTU of subnet.env`),
+      )
+    }
+    return found.some(({ severity }) => severity !== 'note') ? found : [...found, ok(`MTU ${node.mtu} = ${sum}`)]
+  },
+}
+
+function isPodBridge(device: string) {
+  return ({ ifname, linkinfo }: { ifname: string; linkinfo?: { info_kind?: string } }): boolean => {
+    return linkinfo?.info_kind === 'bridge' && ifname !== device && /^cni/.test(ifname)
+  }
+}
+
+const offloads: Check = {
+  id: 'offloads',
+  group: 'underlay',
+  judge: ({ offloads: looked, view }) => {
+    if (view.status?.node == null) return []
+    if (!looked.seen) return [unseen(`offloads: ${looked.why}`)]
+    const name = view.status.node.underlayInterface
+    const on = (feature: string) => looked.value[feature] === true
+    const found: Remark[] = []
+    if (on('large-receive-offload')) {
+      const message = `${name} has large-receive-offload on, which damages packets that are forwarded`
+      found.push(warning(message, `ethtool -K ${name} lro off`))
+    }
+    if (looked.value['generic-receive-offload'] === false) {
+      found.push(
+        note(
+          `${name} has generic-receive-offload off: trains of datagrams arrive one by one`,
+          `ethtool -K ${name} gro on`,
+        ),
+      )
+    }
+    if (looked.value['tx-udp-segmentation'] === false) {
+      found.push(note(`${name} has tx-udp-segmentation off: the kernel cuts trains of datagrams itself`))
+    }
+    return found.length === 0 ? [ok(`offloads of ${name} are as they should be`)] : found
+  },
+}
+
+const port: Check = {
+  id: 'port-owner',
+  group: 'underlay',
+  judge: ({ udpPorts, view, root }) => {
+    if (!udpPorts.seen) return [unseen(`UDP ports: ${udpPorts.why}`)]
+    const status = view.status
+    const [wanted, daemon] = [status?.node?.port ?? 8472, view.alive ? status?.pid : undefined]
+    const holders = udpPorts.value.filter((one) => one.port === wanted)
+    if (daemon === undefined) {
+      const first = holders[0]
+      if (first === undefined) return [ok(`UDP port ${wanted} is free`)]
+      const who = first.program === null ? 'the kernel or another user' : `${first.program} (pid ${first.pid})`
+      return [
+        warning(
+          `UDP port ${wanted} is held by ${who}: a daemon cannot start`,
+          `ss -lunp sport = :${wanted}; ip -d link show type vxlan`,
+        ),
+      ]
+    }
+    const ours = holders.filter(({ pid }) => pid === daemon)
+    const others = holders.filter(({ pid }) => pid !== null && pid !== daemon)
+    if (others.length > 0) {
+      const who = others.map(({ program, pid }) => `${program} (pid ${pid})`).join(', ')
+      return [
+        error(
+          `UDP port ${wanted} is also held by ${who}: packets go to one of them`,
+          `stop it, or choose another Backend.Port`,
+        ),
+      ]
+    }
+    if (ours.length > 0) return [ok(`UDP port ${wanted} is the daemon's`)]
+    if (holders.length > 0) {
+      if (status?.dataplane === 'kernel') return [ok(`UDP port ${wanted} is the kernel's VTEP's`)]
+      if (!root) return [unseen(`who holds UDP port ${wanted}: only root is told`)]
+      const remedy = 'ip -d link show type vxlan; delete the device that nobody needs'
+      return [error(`UDP port ${wanted} is held by the kernel, not by the daemon`, remedy)]
+    }
+    return [error(`nobody listens on UDP port ${wanted}`, 'restart the daemon and keep its log')]
+  },
+}
+
+/** Addresses named in one finding. */
+const NAMED_PEERS = 8
+
+const firewallPort: Check = {
+  id: 'firewall-port',
+  group: 'underlay',
+  judge: (facts) => {
+    const { firewall } = facts
+    const wanted = facts.view.status?.node?.port ?? 8472
+    if (!firewall.seen) return [unseen(`firewall: ${firewall.why}`)]
+    const closed = firewall.value.filter((chain) => chain.hook === 'input' && !admitsPort(chain, wanted))
+    const peers = peersText(facts)
+    if (closed.length === 0) return [ok(`the firewall lets UDP ${wanted} in; needed from ${peers}`)]
+    const message = `${closed.map(({ name }) => name).join(', ')} drops by default and no rule names UDP port ${wanted}`
+    return [warning(message, `iptables -I INPUT -p udp --dport ${wanted} -j ACCEPT, or by name for ${peers}`)]
+  },
+}
+
+function peersText({ view }: Facts): string {
+  const addresses = [...new Set(view.peers.map(({ publicIp }) => publicIp))]
+  if (addresses.length === 0) return 'every node'
+  const rest = addresses.length - NAMED_PEERS
+  return `${addresses.slice(0, NAMED_PEERS).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
+}
+
+export const UNDERLAY_CHECKS: readonly Check[] = [underlayInterface, mtu, offloads, port, firewallPort]

@@ -1,0 +1,118 @@
+// Base chains of the packet filter that see forwarded or arriving packets, read from `iptables -S` and `nft -j list
+// ruleset`, and whether what such a chain drops by default is let through by one of its rules. Rules are judged by what
+// they name, not executed: whoever writes them otherwise gets a warning too many, never one too few.
+import { containsPrefix, type Ipv4Prefix, parsePrefix } from '../../dataplane/index.ts'
+
+export interface FirewallChain {
+  /** As people find it again: `iptables FORWARD`, `nft inet filter forward`. */
+  readonly name: string
+  readonly hook: 'forward' | 'input'
+  readonly policy: 'accept' | 'drop'
+  readonly rules: readonly FirewallRule[]
+}
+
+/** A rule with its jumps followed: the text holds those of the chain that it jumps to. */
+export interface FirewallRule {
+  readonly text: string
+  readonly accepts: boolean
+  /** Matches nothing in particular. */
+  readonly everything: boolean
+}
+
+/** `iptables -S` (filter table). */
+export function chainsOfIptables(listing: string): FirewallChain[] {
+  const lines = listing.split('\n')
+  const rulesOf = (chain: string): string[] => lines.filter((line) => line.startsWith(`-A ${chain} `))
+  return (['FORWARD', 'INPUT'] as const).flatMap((chain) => {
+    const policy = new RegExp(`^-P ${chain} (\\w+)$`, 'm').exec(listing)?.[1]
+    if (policy === undefined) return []
+    const rules = rulesOf(chain).flatMap((line) => {
+      const target = / -j (\S+)/.exec(line)?.[1] ?? ''
+      const inside = rulesOf(target)
+      return inside.length === 0 ? [iptablesRule(line, chain)] : inside.map((one) => iptablesRule(one, target))
+    })
+    const hook = chain === 'FORWARD' ? 'forward' : 'input'
+    return [{ name: `iptables ${chain}`, hook, policy: policy === 'DROP' ? 'drop' : 'accept', rules } as const]
+  })
+}
+
+function iptablesRule(line: string, chain: string): FirewallRule {
+  const text = line.replace(/ -m comment --comment ("[^"]*"|\S+)/, '')
+  return { text, accepts: / -j ACCEPT\b/.test(text), everything: text === `-A ${chain} -j ACCEPT` }
+}
+
+interface NftItem {
+  readonly chain?: {
+    readonly family: string
+    readonly table: string
+    readonly name: string
+    readonly hook?: string
+    readonly policy?: string
+  }
+  readonly rule?: {
+    readonly family: string
+    readonly table: string
+    readonly chain: string
+    readonly expr: readonly Record<string, unknown>[]
+  }
+}
+
+/** Chains that `iptables` keeps in nftables: they are read with iptables itself. */
+const OF_IPTABLES = /^(ip|ip6) (filter|nat|mangle|raw|security)$/
+
+/** `nft -j list ruleset`. `withIptables`: whether iptables was read too. @throws SyntaxError */
+export function chainsOfNft(json: string, withIptables: boolean): FirewallChain[] {
+  const { nftables = [] } = JSON.parse(json) as { nftables?: readonly NftItem[] }
+  const rules = nftables.flatMap(({ rule }) => (rule === undefined ? [] : [rule]))
+  const chains: FirewallChain[] = []
+  for (const { chain } of nftables) {
+    if (chain === undefined || (chain.hook !== 'forward' && chain.hook !== 'input')) continue
+    if (chain.family === 'bridge' || chain.family === 'ip6' || chain.family === 'netdev') continue
+    if (withIptables && OF_IPTABLES.test(`${chain.family} ${chain.table}`)) continue
+    const same = rules.filter((rule) => rule.family === chain.family && rule.table === chain.table)
+    const own = same.filter((rule) => rule.chain === chain.name)
+    const followed = own.flatMap((rule) => {
+      const jump = rule.expr.find((part) => 'jump' in part || 'goto' in part) as Record<string, { target?: string }>
+      const target = (jump?.jump ?? jump?.goto)?.target
+      return target === undefined ? [rule] : same.filter((other) => other.chain === target)
+    })
+    chains.push({
+      name: `nft ${chain.family} ${chain.table} ${chain.name}`,
+      hook: chain.hook,
+      policy: chain.policy === 'drop' ? 'drop' : 'accept',
+      rules: followed.map(({ expr }) => ({
+        text: JSON.stringify(expr),
+        accepts: expr.some((part) => 'accept' in part),
+        everything: expr.every((part) => 'accept' in part || 'counter' in part),
+      })),
+    })
+  }
+  return chains
+}
+
+/** Whether the chain lets forwarded packets of the network pass: by its policy, or by a rule that names it. */
+export function forwards(chain: FirewallChain, network: Ipv4Prefix, devices: readonly string[]): boolean {
+  if (chain.policy === 'accept') return true
+  return chain.rules.some(
+    ({ accepts, everything, text }) =>
+      accepts && (everything || namesNetwork(text, network) || devices.some((device) => namesWord(text, device))),
+  )
+}
+
+/** Whether the chain lets datagrams to this port in. */
+export function admitsPort(chain: FirewallChain, port: number): boolean {
+  if (chain.policy === 'accept') return true
+  return chain.rules.some(({ accepts, everything, text }) => accepts && (everything || namesWord(text, String(port))))
+}
+
+function namesNetwork(text: string, network: Ipv4Prefix): boolean {
+  const inText = [...text.matchAll(/(\d+\.\d+\.\d+\.\d+)(?:\/(\d+)|","len":(\d+))?/g)]
+  return inText.some(([, address, slash, length]) => {
+    const prefix = parsePrefix(`${address}/${slash ?? length ?? 32}`)
+    return prefix !== null && containsPrefix(prefix, network)
+  })
+}
+
+function namesWord(text: string, word: string): boolean {
+  return new RegExp(`(?<![\\w.])${word.replace(/[.+]/g, '\\$&')}(?![\\w.])`).test(text)
+}

@@ -1,0 +1,184 @@
+// Collects the facts that doctor judges. Reads and asks only: nothing on the host is changed. What cannot be looked at
+// (no root, a program that is not installed) is remembered with its reason and costs none of the other facts.
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { API_SOCKET } from '../daemon/api-server.ts'
+import { STATUS_FILE } from '../daemon/status-file.ts'
+import { FlanneletteError } from '../errors.ts'
+import { attempt, run } from '../host/command.ts'
+import { readFeatures } from '../host/ethtool.ts'
+import { type LinkInfo, type RouteInfo, showJson } from '../host/ip.ts'
+import type { CniConfig, Facts, Looked } from './facts.ts'
+import { chainsOfIptables, chainsOfNft, type FirewallChain } from './firewall-chains.ts'
+import { readSystem } from './gather-system.ts'
+import { type NodeView, readNodeView } from './node-view.ts'
+import { parseManaged, parsePorts } from './program-output.ts'
+import { socketAnswers } from './socket-answer.ts'
+
+export interface GatherOptions {
+  readonly stateDirectory: string
+  readonly subnetFile: string
+  readonly cniDirectory: string
+  /** Files that a container engine may have its options in. */
+  readonly engineOptionFiles: readonly string[]
+}
+
+export const DEFAULT_CNI_DIRECTORY = '/etc/cni/net.d'
+/** Where mk-docker-opts.sh and its likes write. */
+export const ENGINE_OPTION_FILES = ['/run/docker_opts.env', '/run/flannel/docker', '/run/flannel_docker_opts.env']
+
+/** Counters are read again after this time, milliseconds: the status is rewritten once a second. */
+const SAMPLE_MS = 1300
+
+/** Time that a program may take, milliseconds. */
+const PROGRAM_MS = 5000
+
+export async function gatherFacts(options: GatherOptions): Promise<Facts> {
+  const view = readNodeView(options.stateDirectory)
+  const pid = view.alive ? (view.status?.pid ?? null) : null
+  const underlay = view.status?.node?.underlayInterface
+  const [links, routes, offloads, udpPorts, firewall, managed, apiAnswers, laterCounters, system] = await Promise.all([
+    look(() => showJson<LinkInfo>('ip', ['address', 'show'])),
+    look(() => showJson<RouteInfo>('ip', ['-4', 'route', 'show'])),
+    underlay === undefined
+      ? unknown<Record<string, boolean>>('no daemon has named an underlay interface')
+      : look(() => readFeatures(underlay)),
+    look(async () => parsePorts(await run(['ss', '-Hulnp'], { timeoutMs: PROGRAM_MS }))),
+    readFirewall(),
+    look(readManaged),
+    look(() => socketAnswers(join(options.stateDirectory, API_SOCKET))),
+    sampleAgain(view),
+    readSystem(pid),
+  ])
+  const names = links.seen ? links.value.map(({ ifname }) => ifname) : []
+  return {
+    ...system,
+    now: Date.now(),
+    view,
+    daemonWords: pid === null ? unknown('the daemon does not run') : await look(async () => wordsOf(pid)),
+    apiAnswers,
+    laterCounters,
+    links,
+    routes,
+    settings: readSettings(names),
+    offloads,
+    udpPorts,
+    firewall,
+    managed,
+    subnetFilePath: options.subnetFile,
+    subnetFile: await look(async () => readOrNull(options.subnetFile)),
+    engineOptions: readEngineOptions(options.engineOptionFiles),
+    cniConfigs: readCniConfigs(options.cniDirectory),
+  }
+}
+
+const unknown = <T>(why: string): Looked<T> => ({ seen: false, why })
+
+async function look<T>(read: () => Promise<T>): Promise<Looked<T>> {
+  try {
+    return { seen: true, value: await read() }
+  } catch (error) {
+    const { message } = error as Error
+    return { seen: false, why: error instanceof FlanneletteError ? error.oneLine : message }
+  }
+}
+
+export function wordsOf(pid: number): string[] {
+  return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').filter(Boolean)
+}
+
+/** Only a daemon that has dropped something is worth the wait. */
+async function sampleAgain({ status, alive, stateDirectory }: NodeView): Promise<Facts['laterCounters']> {
+  const dropped = Object.entries(status?.counters ?? {}).some(([name, value]) => isLoss(name) && value > 0)
+  if (!alive || !dropped) return null
+  await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS))
+  try {
+    return JSON.parse(readFileSync(join(stateDirectory, STATUS_FILE), 'utf8')).counters ?? null
+  } catch {
+    return null
+  }
+}
+
+/** Whether a counter counts packets that did not arrive. */
+export function isLoss(counter: string): boolean {
+  return counter.includes('.dropped.') || counter.includes('.lost.')
+}
+
+/** Both ways to filter packets; seen when at least one of them could be read. */
+async function readFirewall(): Promise<Looked<readonly FirewallChain[]>> {
+  const iptables = await look(async () => chainsOfIptables(await run(['iptables', '-S'], { timeoutMs: PROGRAM_MS })))
+  const nft = await look(async () => {
+    return chainsOfNft(await run(['nft', '-j', 'list', 'ruleset'], { timeoutMs: PROGRAM_MS }), iptables.seen)
+  })
+  if (!iptables.seen && !nft.seen) return nft
+  return { seen: true, value: [iptables, nft].flatMap((one) => (one.seen ? one.value : [])) }
+}
+
+/** Network managers that are not installed, or do not run, manage nothing. */
+async function readManaged() {
+  const [manager, networkd] = await Promise.all([
+    textOf(['nmcli', '-t', '-f', 'DEVICE,STATE', 'device']),
+    textOf(['networkctl', 'list', '--no-legend', '--no-pager']),
+  ])
+  return parseManaged(manager, networkd)
+}
+
+async function textOf(argv: readonly string[]): Promise<string> {
+  try {
+    const { exitCode, stdout } = await attempt(argv, { timeoutMs: PROGRAM_MS })
+    return exitCode === 0 ? stdout : ''
+  } catch {
+    return ''
+  }
+}
+
+/** Per device: with the names of all links and `all`. */
+const DEVICE_SETTINGS = ['rp_filter', 'forwarding', 'accept_local']
+const SETTINGS = ['net/ipv4/ip_forward', 'net/bridge/bridge-nf-call-iptables', 'net/ipv6/conf/all/forwarding']
+
+function readSettings(links: readonly string[]): Map<string, string> {
+  const paths = ['all', ...links].flatMap((name) => DEVICE_SETTINGS.map((one) => `net/ipv4/conf/${name}/${one}`))
+  const settings = new Map<string, string>()
+  for (const path of [...SETTINGS, ...paths]) {
+    const value = readOrNull(`/proc/sys/${path}`, true)
+    if (value !== null) settings.set(path, value.trim())
+  }
+  return settings
+}
+
+/** `null` when there is no such file. @throws Error when it cannot be read, unless `quiet` */
+function readOrNull(path: string, quiet = false): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (quiet || (error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
+}
+
+function readEngineOptions(paths: readonly string[]): Facts['engineOptions'] {
+  for (const path of paths) {
+    const text = readOrNull(path, true)
+    if (text !== null) return { path, text }
+  }
+  return null
+}
+
+/** Files that container runtimes read, in their order. */
+function readCniConfigs(directory: string): CniConfig[] | null {
+  try {
+    const files = readdirSync(directory).filter((name) => /\.(conf|conflist|json)$/.test(name))
+    return files.sort().map((file) => ({ file, types: pluginTypes(readOrNull(join(directory, file), true) ?? '') }))
+  } catch {
+    return null
+  }
+}
+
+function pluginTypes(text: string): string[] {
+  try {
+    const config = JSON.parse(text) as { type?: string; plugins?: readonly { type?: string }[] }
+    return (config.plugins ?? [config]).flatMap(({ type }) => type ?? [])
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,210 @@
+// The way to a node, rung by rung: lease, underlay, VTEP, sizes, pod side. Each rung has a verdict of its own; the first
+// that fails is the one to look at. What is asked of the network comes in as tools, so that tests can stand in for it.
+import { formatPrefix } from '../../dataplane/index.ts'
+import type { EchoOptions, EchoResult } from '../host/echo.ts'
+import type { UdpAnswer } from '../host/udp-refusal.ts'
+import { sizesRung } from './ladder-sizes.ts'
+import type { NodeView } from './node-view.ts'
+import { gatewayAddress, type Target, vtepAddress } from './target.ts'
+
+export type RungName = 'store' | 'underlay' | 'vtep' | 'sizes' | 'pod-side'
+
+/**
+ * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it should.
+ * `skipped`: a rung below failed.
+ */
+export type Verdict = 'good' | 'bad' | 'unproven' | 'warning' | 'skipped'
+
+export interface Rung {
+  readonly name: RungName
+  readonly verdict: Verdict
+  readonly text: string
+  /** Average round trip in milliseconds, `null` where nothing was timed. */
+  readonly averageMs: number | null
+  /** What to type or look at next; `null` for a rung that holds. */
+  readonly next: string | null
+}
+
+/** What the ladder asks of the network. */
+export interface LadderTools {
+  echo(address: string, options: EchoOptions): Promise<EchoResult>
+  askUdpPort(address: string, port: number): Promise<UdpAnswer>
+  /** Wall clock, milliseconds since the epoch. */
+  now(): number
+}
+
+/** This end of the way. */
+export interface LadderPlace {
+  readonly underlayInterface: string
+  readonly underlayMtuBytes: number
+  readonly overlayDevice: string
+  readonly overlayMtuBytes: number
+  /** Between both, by the encapsulation. */
+  readonly overheadBytes: number
+  readonly port: number
+}
+
+export interface LadderOptions {
+  /** Echo requests a rung, at least 1. */
+  readonly count: number
+  /** `null` when nothing is known of this node's device: only the underlay can be asked then. */
+  readonly place: LadderPlace | null
+  readonly tools: LadderTools
+  readonly signal?: AbortSignal
+  /** Told of each rung as it is known. */
+  readonly onRung?: (rung: Rung) => void
+}
+
+/** Climbs until a rung fails that the others hang on. Rejects only when the tools themselves cannot work. */
+export async function climb(target: Target, view: NodeView, options: LadderOptions): Promise<Rung[]> {
+  const rungs: Rung[] = []
+  const add = (rung: Rung): Rung => {
+    options.signal?.throwIfAborted()
+    rungs.push(rung)
+    options.onRung?.(rung)
+    return rung
+  }
+  const skip = (names: readonly RungName[], why: string) => {
+    for (const name of names) add({ name, verdict: 'skipped', text: why, averageMs: null, next: null })
+  }
+  add(storeRung(target, view, options.tools.now()))
+  const publicIp = target.kind === 'unknown' || target.kind === 'left-out' ? target.publicIp : target.lease.publicIp
+  if (publicIp === null) {
+    skip(['underlay', 'vtep', 'sizes', 'pod-side'], 'no node to ask')
+    return rungs
+  }
+  const underlay = await askUnderlay(publicIp, options)
+  if (target.kind !== 'peer' || options.place === null) {
+    add(underlay)
+    skip(['vtep', 'sizes', 'pod-side'], target.kind === 'peer' ? 'no daemon has said which device is ours' : 'no lease')
+    return rungs
+  }
+  const vtep = await askVtep(target.lease.publicIp, vtepAddress(target.subnet), underlay, options, options.place)
+  const silent = underlay.verdict === 'unproven' && vtep.verdict === 'bad'
+  add(silent ? { ...underlay, verdict: 'bad', next: silentUnderlay(publicIp, options.place) } : underlay)
+  if (add(vtep).verdict === 'bad') {
+    skip(['sizes', 'pod-side'], 'nothing passes the tunnel')
+    return rungs
+  }
+  const sizes = { vtep: vtepAddress(target.subnet), publicIp, underlayAnswers: underlay.verdict !== 'unproven' }
+  add(await sizesRung(sizes, options.place, options))
+  add(await podRung(gatewayAddress(target.subnet), target, options))
+  return rungs
+}
+
+function storeRung(target: Target, view: NodeView, now: number): Rung {
+  const rung = (verdict: Verdict, text: string, next: string | null): Rung => {
+    return { name: 'store', verdict, text, averageMs: null, next }
+  }
+  const see = `flannelette doctor --state-dir ${view.stateDirectory}`
+  if (target.kind === 'left-out') {
+    return rung('bad', `lease ${target.subnet} of ${target.publicIp} is not used: ${target.why}`, see)
+  }
+  if (target.kind === 'unknown') {
+    const nearest = target.nearest === '' ? '' : `; nearest: ${target.nearest}`
+    if (view.status === null && view.peers.length === 0) {
+      return rung('bad', `nothing is known of any peer: ${view.stateDirectory}/status.json: ${view.statusProblem}`, see)
+    }
+    return rung('bad', `no lease covers it${nearest}`, 'is its daemon running, and on the same store and network?')
+  }
+  const { lease } = target
+  const what = `lease ${lease.subnet}, ${lease.publicIp}`
+  if (target.kind === 'self') return rung('bad', `${what} is this node's own`, 'name another node')
+  const left = lease.expiresAt === null ? null : Date.parse(lease.expiresAt) - now
+  if (left !== null && left <= 0) {
+    return rung('bad', `${what} expired ${duration(-left)} ago`, `is the daemon on ${lease.publicIp} running?`)
+  }
+  const until = left === null ? 'never expires' : `for ${duration(left)} more`
+  if (view.status === null) return rung('warning', `${what}, as a former daemon kept it (${until})`, see)
+  if (!view.alive) return rung('warning', `${what}, as of ${view.status.since}: the daemon does not run`, see)
+  return rung('good', `${what}, ${until}`, null)
+}
+
+/** Silence is asked twice: on a busy host a whole series may be late. */
+async function echoes(address: string, { tools, count, signal }: LadderOptions): Promise<EchoResult> {
+  const options = signal === undefined ? { count } : { count, signal }
+  const result = await tools.echo(address, options)
+  return result.received > 0 || result.refusal !== '' ? result : tools.echo(address, options)
+}
+
+async function askUnderlay(publicIp: string, options: LadderOptions): Promise<Rung> {
+  const { tools, place } = options
+  const [result, udp] = await Promise.all([
+    echoes(publicIp, options),
+    place === null ? ('silent' as const) : tools.askUdpPort(publicIp, place.port),
+  ])
+  const rung = (verdict: Verdict, text: string, next: string | null = null): Rung => {
+    return { name: 'underlay', verdict, text: `ICMP ${publicIp}: ${text}`, averageMs: result.averageMs, next }
+  }
+  if (udp === 'refused') {
+    const port = place?.port ?? 0
+    return rung(
+      'bad',
+      `UDP port ${port} is refused: nothing listens there`,
+      `on ${publicIp}: ss -lunp sport = :${port}`,
+    )
+  }
+  if (result.received > 0) return rung(lossVerdict(result), answered(result), lossAdvice(result, publicIp))
+  if (result.refusal !== '') return rung('bad', result.refusal, `ip route get ${publicIp}`)
+  return rung('unproven', 'no answer (ICMP may be blocked: not proven)')
+}
+
+function silentUnderlay(publicIp: string, { underlayInterface, port }: LadderPlace): string {
+  return `neither ICMP nor the tunnel answers: is ${publicIp} up? tcpdump -ni ${underlayInterface} 'host ${publicIp} and (icmp or udp port ${port})'`
+}
+
+async function askVtep(
+  publicIp: string,
+  address: string,
+  underlay: Rung,
+  options: LadderOptions,
+  { port, underlayInterface }: LadderPlace,
+): Promise<Rung> {
+  const result = await echoes(address, options)
+  const text = `ICMP ${address} through the tunnel: `
+  if (result.received > 0) {
+    const next = lossAdvice(result, publicIp)
+    const [verdict, averageMs] = [lossVerdict(result), result.averageMs]
+    return { name: 'vtep', verdict, text: text + answered(result), averageMs, next }
+  }
+  const advice =
+    underlay.verdict === 'bad'
+      ? 'see the underlay first'
+      : `on ${publicIp}: tcpdump -ni any udp port ${port}; nothing seen there: a firewall or a hypervisor takes UDP ${port} (here: tcpdump -ni ${underlayInterface} udp port ${port}); seen: VNI, VTEP MAC, source check (flannelette doctor there)`
+  const said = result.refusal === '' ? 'no answer' : result.refusal
+  return { name: 'vtep', verdict: 'bad', text: text + said, averageMs: null, next: advice }
+}
+
+async function podRung(address: string, target: Target & { kind: 'peer' }, options: LadderOptions): Promise<Rung> {
+  const result = await echoes(address, options)
+  const text = `${address}, the bridge of ${formatPrefix(target.subnet)}: `
+  if (result.received > 0) {
+    const next = lossAdvice(result, target.lease.publicIp)
+    const [verdict, averageMs] = [lossVerdict(result), result.averageMs]
+    return { name: 'pod-side', verdict, text: text + answered(result), averageMs, next }
+  }
+  const next = `on ${target.lease.publicIp}: has a pod run there yet? ip address show to ${address}; sysctl net.ipv4.ip_forward`
+  const said = result.refusal === '' ? 'no answer' : result.refusal
+  return { name: 'pod-side', verdict: 'bad', text: text + said, averageMs: null, next }
+}
+
+function answered({ sent, received }: EchoResult): string {
+  return received === sent ? 'answers' : `${received} of ${sent} answered`
+}
+
+function lossVerdict({ sent, received }: EchoResult): Verdict {
+  return received === sent ? 'good' : 'warning'
+}
+
+function lossAdvice(result: EchoResult, publicIp: string): string | null {
+  return lossVerdict(result) === 'good' ? null : `packets are lost: ping -c 100 -i 0.05 ${publicIp}`
+}
+
+/** `23 h 57 m`, `4 m 10 s`, `12 s`. */
+export function duration(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000))
+  if (seconds < 60) return `${seconds} s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 60) return `${minutes} m ${seconds % 60} s`
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} m`
+}

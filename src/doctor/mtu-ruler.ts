@@ -1,0 +1,63 @@
+// The largest packet that passes whole: asked for at once, else narrowed down, several sizes at a time so that sizes
+// that vanish cost one wait for all of them.
+
+/** What became of one size. `limitBytes` is what a kernel or router named as its limit, `null` for silence. */
+export interface SizeAnswer {
+  readonly passes: boolean
+  readonly limitBytes: number | null
+}
+
+export interface RulerResult {
+  /** Largest size that passed, in bytes; `null` when not even the smallest did. */
+  readonly largestBytes: number | null
+  /** A limit that somebody named on the way, `null` when packets just vanish. */
+  readonly namedBytes: number | null
+}
+
+/** Sizes asked for at the same time. */
+const WIDTH = 8
+
+/** Every IPv4 host takes packets of this size (RFC 791): below it nothing is looked for. */
+export const SMALLEST_BYTES = 576
+
+/** Finds the largest size from {@link SMALLEST_BYTES} to `most` that passes. */
+export async function measure(
+  most: number,
+  ask: (bytes: number) => Promise<SizeAnswer>,
+  signal?: AbortSignal,
+): Promise<RulerResult> {
+  let whole = await ask(most)
+  // Silence may be bad luck; a limit that was named is not.
+  if (!whole.passes && whole.limitBytes === null) whole = await ask(most)
+  if (whole.passes) return { largestBytes: most, namedBytes: null }
+  let namedBytes = whole.limitBytes
+  let passes = SMALLEST_BYTES - 1
+  let fails = most
+  if (namedBytes !== null && namedBytes > passes && namedBytes < most) {
+    // Most often the limit is the truth, and only the size above it is left to be refused.
+    const answers = await Promise.all([ask(namedBytes), ask(Math.min(namedBytes + 1, most))])
+    if (answers[0].passes) passes = namedBytes
+    else fails = namedBytes
+    if (!answers[1].passes && namedBytes + 1 < fails) fails = namedBytes + 1
+  }
+  while (fails - passes > 1 && signal?.aborted !== true) {
+    const sizes = between(passes, fails)
+    const answers = await Promise.all(sizes.map((bytes) => ask(bytes)))
+    for (const [index, answer] of answers.entries()) {
+      const bytes = sizes[index]!
+      if (answer.passes) passes = Math.max(passes, bytes)
+      else fails = Math.min(fails, bytes)
+      namedBytes ??= answer.limitBytes
+    }
+    // Where loss made a small size fail although a larger one passed, the larger one is believed.
+    if (fails <= passes) fails = passes + 1
+  }
+  return { largestBytes: passes < SMALLEST_BYTES ? null : passes, namedBytes }
+}
+
+/** Up to {@link WIDTH} sizes spread over the open interval. */
+function between(low: number, high: number): number[] {
+  const room = high - low - 1
+  const count = Math.min(WIDTH, room)
+  return Array.from({ length: count }, (_, index) => low + Math.ceil(((index + 1) * room) / count))
+}

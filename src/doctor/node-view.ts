@@ -1,0 +1,70 @@
+// What is known of this node and its peers without asking anybody to do anything: the daemon's status.json, or, when
+// that is not there, the leases that a former daemon kept. `flannelette doctor` and `flannelette ping` start from it.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import { StateDirectory } from '../daemon/state-directory.ts'
+import { type DaemonStatus, type LeaseStatus, STATUS_FILE } from '../daemon/status-file.ts'
+import { silentLog } from '../log.ts'
+import { vtepMacOf } from '../store/flannel-json.ts'
+
+/** A peer as the status has it; what passed between it and this node where somebody counts that. */
+export interface PeerView extends LeaseStatus {
+  readonly traffic?: {
+    readonly sentPackets: number
+    readonly receivedPackets: number
+    /** ISO 8601, `null` for never. */
+    readonly lastSent: string | null
+    readonly lastReceived: string | null
+  } | null
+}
+
+export interface NodeView {
+  readonly stateDirectory: string
+  /** `status` as the daemon wrote it last; `null` when there is none that can be read. */
+  readonly status: DaemonStatus | null
+  /** Why there is no status; empty when there is. */
+  readonly statusProblem: string
+  /** Whether the daemon of that status runs now. */
+  readonly alive: boolean
+  /** Peers by status, else by the kept leases (own one included: who it is is not known then). */
+  readonly peers: readonly PeerView[]
+}
+
+/** Reads what is there; never fails. */
+export function readNodeView(stateDirectory: string): NodeView {
+  const path = join(stateDirectory, STATUS_FILE)
+  try {
+    const status = JSON.parse(readFileSync(path, 'utf8')) as DaemonStatus
+    if (status.version !== 1) throw new Error(`version ${String(status.version)} is not known to this flannelette`)
+    const alive = status.state !== 'stopping' && isDaemon(status.pid)
+    return { stateDirectory, status, statusProblem: '', alive, peers: status.peers }
+  } catch (error) {
+    const statusProblem = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'it does not exist' : String(error)
+    return { stateDirectory, status: null, statusProblem, alive: false, peers: keptLeases(stateDirectory) }
+  }
+}
+
+function keptLeases(stateDirectory: string): LeaseStatus[] {
+  return new StateDirectory(stateDirectory, silentLog).readLeases().map((lease) => {
+    const mac = vtepMacOf(lease.attributes)
+    return {
+      subnet: formatPrefix(lease.subnet),
+      ipv6Subnet: lease.ipv6Subnet,
+      publicIp: formatIpv4(lease.attributes.publicIp),
+      backendType: lease.attributes.backendType,
+      vtepMac: mac === null ? null : formatMac(mac),
+      expiresAt: lease.expiresAtMs === null ? null : new Date(lease.expiresAtMs).toISOString(),
+      revision: lease.revision,
+    }
+  })
+}
+
+/** Whether the process exists and looks like one of ours: pids are given again after a crash. */
+function isDaemon(pid: number): boolean {
+  try {
+    return /\brun\b/.test(readFileSync(`/proc/${pid}/cmdline`, 'latin1').replaceAll('\0', ' '))
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,98 @@
+// `doctor --peers`: the same four questions to every peer, several peers at a time, and what their answers mean.
+import { parsePrefix } from '../../dataplane/index.ts'
+import type { DaemonStatus } from '../daemon/status-file.ts'
+import type { EchoOptions } from '../host/echo.ts'
+import { silenceAdvice } from './checks/daemon.ts'
+import { docsOf, error, type Finding, note, type Remark, warning } from './finding.ts'
+import type { LadderPlace, LadderTools } from './ladder.ts'
+import type { NodeView } from './node-view.ts'
+import { vtepAddress } from './target.ts'
+
+export interface PeerRow {
+  readonly publicIp: string
+  readonly subnet: string
+  /** Whether its UDP port is refused: nobody listens. */
+  readonly refused: boolean
+  /** Average round trips in milliseconds, `null` without an answer. */
+  readonly underlayMs: number | null
+  readonly vtepMs: number | null
+  /** Whether a packet as large as the overlay's MTU passes whole, and one half as large again when it may be cut. */
+  readonly whole: boolean
+  readonly fragmented: boolean
+}
+
+/** Peers asked at the same time. */
+const PARALLEL = 8
+const TRIES = 2
+const WAIT_MS = 1000
+
+/** Asks every peer that the status (or the kept leases) names; without a place there is no tunnel to ask through. */
+export async function askPeers(view: NodeView, place: LadderPlace, tools: LadderTools): Promise<PeerRow[]> {
+  const rows: PeerRow[] = []
+  let next = 0
+  const worker = async () => {
+    for (let index = next++; index < view.peers.length; index = next++) {
+      const peer = view.peers[index]!
+      rows[index] = await askPeer(peer, place, tools)
+    }
+  }
+  await Promise.all(Array.from({ length: PARALLEL }, worker))
+  return rows
+}
+
+async function askPeer(
+  { publicIp, subnet: subnetText }: { publicIp: string; subnet: string },
+  { overlayMtuBytes, port }: LadderPlace,
+  { echo, askUdpPort }: LadderTools,
+): Promise<PeerRow> {
+  const subnet = parsePrefix(subnetText)
+  const ask = (address: string, more: Partial<EchoOptions> = {}) =>
+    echo(address, { count: TRIES, waitMs: WAIT_MS, intervalMs: 100, ...more })
+  const vtep = subnet === null ? publicIp : vtepAddress(subnet)
+  const [udp, underlay, tunnel, whole, fragmented] = await Promise.all([
+    askUdpPort(publicIp, port),
+    ask(publicIp),
+    ask(vtep),
+    ask(vtep, { packetBytes: overlayMtuBytes, dontFragment: true }),
+    ask(vtep, { packetBytes: Math.floor(overlayMtuBytes * 1.5) }),
+  ])
+  return {
+    publicIp,
+    subnet: subnetText,
+    refused: udp === 'refused',
+    underlayMs: underlay.averageMs,
+    vtepMs: tunnel.averageMs,
+    whole: whole.received > 0,
+    fragmented: fragmented.received > 0,
+  }
+}
+
+/** What the rows mean: one finding for each peer that is not well. */
+export function judgePeers(rows: readonly PeerRow[], node: DaemonStatus['node']): Finding[] {
+  const unwell = rows.flatMap((row): Remark[] => {
+    const name = `${row.publicIp} (${row.subnet})`
+    const ping = `flannelette ping ${row.publicIp}`
+    if (row.refused) {
+      return [
+        error(
+          `${name} refuses UDP: nothing listens there`,
+          `on ${row.publicIp}: is the daemon running? flannelette doctor`,
+        ),
+      ]
+    }
+    if (row.vtepMs === null && row.underlayMs === null) {
+      return [error(`${name} answers neither ICMP nor through the tunnel`, `is it up? ${ping}`)]
+    }
+    if (row.vtepMs === null) {
+      const message = `${name} answers ICMP, but nothing comes back through the tunnel`
+      return [error(message, silenceAdvice(node, row))]
+    }
+    if (!row.whole) return [error(`${name} gets small packets only: there is a hole in the MTU`, ping)]
+    if (!row.fragmented) {
+      return [warning(`${name} does not get packets that are cut in two`, 'does a firewall on the way drop fragments?')]
+    }
+    if (row.underlayMs === null) return [note(`${name} does not answer ICMP on the underlay; the tunnel works`)]
+    return []
+  })
+  return unwell.map((remark) => ({ check: 'peer-matrix', group: 'peers', ...remark, docs: docsOf('peer-matrix') }))
+}

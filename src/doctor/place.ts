@@ -1,0 +1,46 @@
+// This node's end of the way to others, for the ladder and the peer matrix: devices, sizes and port as the status says
+// them, the underlay's MTU as its device has it now.
+import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import type { DaemonStatus } from '../daemon/status-file.ts'
+import { echo } from '../host/echo.ts'
+import { readLink } from '../host/ip.ts'
+import { askUdpPort } from '../host/udp-refusal.ts'
+import type { LadderPlace, LadderTools } from './ladder.ts'
+
+/** How long a refusal of the UDP port may take, milliseconds. */
+const REFUSAL_WAIT_MS = 500
+
+/** @throws FlanneletteError `host-command` when `ip` itself cannot run */
+export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace | null> {
+  const node = status?.node ?? null
+  if (node === null) return null
+  const overheadBytes = overheadOf(node)
+  const underlay = await readLink(node.underlayInterface)
+  return {
+    underlayInterface: node.underlayInterface,
+    underlayMtuBytes: underlay?.mtu ?? node.mtu + overheadBytes,
+    overlayDevice: node.device,
+    overlayMtuBytes: node.mtu,
+    overheadBytes,
+    port: node.port,
+  }
+}
+
+/** What the tunnel of this node adds to each packet. */
+export function overheadOf({ vni }: Pick<NonNullable<DaemonStatus['node']>, 'vni'>): number {
+  return vni === 0 ? OVERHEAD_BYTES.udp : OVERHEAD_BYTES.vxlan
+}
+
+/** The network as it is. */
+export function realTools(status: DaemonStatus | null): LadderTools {
+  const localAddress = status?.node?.underlayAddress
+  return {
+    echo,
+    askUdpPort: async (address, port) => {
+      if (localAddress === undefined) return 'silent'
+      // No route, or the address is gone: what ping says of it is enough.
+      return askUdpPort(address, port, localAddress, REFUSAL_WAIT_MS).catch(() => 'silent' as const)
+    },
+    now: Date.now,
+  }
+}

@@ -1,0 +1,58 @@
+// What carries our name or tag on this host, whoever of us left it there: devices by their alias, routes by their
+// protocol, rules by their chains and tables. Read here as commands that take it away; nothing here changes anything.
+
+import { deleteBlackhole } from './blackhole-route.ts'
+import type { CommandOptions } from './command.ts'
+import type { FirewallCommand } from './firewall/firewall.ts'
+import { firewallRemovals } from './firewall/keeper.ts'
+import { type AddressInfo, batch, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
+import { deleteRoute } from './overlay-link.ts'
+import { DEVICE_ALIAS, isOurRoute } from './route-protocol.ts'
+import { kernelHasIpv6 } from './sysctl.ts'
+
+type InNamespace = Pick<CommandOptions, 'namespace'>
+
+export interface LeftBehind {
+  /** In the order in which they work: rules, routes, then the devices. */
+  readonly commands: readonly FirewallCommand[]
+  /** Addresses of our devices. */
+  readonly addresses: readonly AddressInfo[]
+}
+
+/** @throws FlanneletteError `host-command`, `not-permitted` */
+export async function findLeftBehind(where: InNamespace = {}): Promise<LeftBehind> {
+  const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
+  const [rules, links, ...routes] = await Promise.all([
+    firewallRemovals(where),
+    showJson<LinkInfo>('ip', ['address', 'show'], where),
+    ...families.map((family) => showJson<RouteInfo>('ip', [family, 'route', 'show', 'table', 'all'], where)),
+  ])
+  const devices = links.filter(({ ifalias }) => ifalias === DEVICE_ALIAS)
+  const words = [...planRoutes(routes.flat()), ...devices.map(({ ifname }) => `link delete dev ${ifname}`)]
+  return {
+    commands: [...rules, ...words.map((line) => ({ argv: ['ip', ...line.split(' ')] }))],
+    addresses: devices.flatMap(({ addr_info }) => addr_info ?? []),
+  }
+}
+
+/**
+ * Takes away devices of ours but this one: of a former VNI or backend. Resolves with their names. Only where no other
+ * daemon runs, whose device would look the same.
+ * @throws FlanneletteError `host-command`
+ */
+export async function removeOtherDevices(deviceName: string, where: InNamespace = {}): Promise<readonly string[]> {
+  const links = await showJson<LinkInfo>('ip', ['link', 'show'], where)
+  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && ifname !== deviceName)
+  const names = stale.map(({ ifname }) => ifname)
+  await batch(
+    'ip',
+    names.map((name) => `link delete dev ${name}`),
+    where,
+  )
+  return names
+}
+
+function planRoutes(routes: readonly RouteInfo[]): string[] {
+  const ours = routes.filter(({ protocol }) => isOurRoute(protocol))
+  return ours.map((route) => (route.type === 'blackhole' ? deleteBlackhole(route.dst) : deleteRoute(route)))
+}

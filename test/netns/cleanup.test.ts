@@ -1,0 +1,52 @@
+// What cleanup takes for ours, on a host of the test's own that runs no daemon.
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { parsePrefix } from '../../dataplane/wire/prefix.ts'
+import { writeSubnetFile } from '../../src/config/subnet-file.ts'
+import { planCleanup, runCleanup, stepText } from '../../src/daemon/cleanup.ts'
+import { ip, ownNamespace } from '../support/own-namespace.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
+
+const NETWORK = parsePrefix('10.244.0.0/16')!
+const SUBNET = parsePrefix('10.244.1.0/24')!
+
+function emptyHost() {
+  const directory = temporaryDirectory()
+  const stateDirectory = `${directory}/state of mine`
+  mkdirSync(stateDirectory)
+  const subnetFile = `${directory}/subnet.env`
+  writeSubnetFile(subnetFile, { network: NETWORK, subnet: SUBNET, ipv6: null, mtuBytes: 1450, ipMasq: false })
+  const options = { subnetFile, stateDirectory, state: true, identityDirectory: `${directory}/identity` }
+  return { ...options, namespace: ownNamespace() }
+}
+
+test('a subnet.env that the node has no memory of stays, and what others made is no step', async () => {
+  const host = emptyHost()
+  writeFileSync(`${host.stateDirectory}/notes`, 'of somebody')
+  ip('-n', host.namespace, 'link', 'add', 'flannel.1', 'type', 'bridge')
+  ip('-n', host.namespace, 'link', 'set', 'flannel.1', 'up')
+  ip('-n', host.namespace, 'route', 'add', '10.244.0.0/16', 'dev', 'flannel.1', 'proto', '143')
+  const plan = await planCleanup(host)
+  expect(plan.steps).toEqual([])
+  expect(plan.kept).toEqual([expect.stringContaining('subnet.env stays')])
+})
+
+test('a device of ours speaks for the subnet.env; a file of others keeps its directory', async () => {
+  const host = emptyHost()
+  writeFileSync(`${host.stateDirectory}/notes`, 'of somebody')
+  writeFileSync(`${host.stateDirectory}/mac`, '0a:00:00:00:00:01\n')
+  ip('-n', host.namespace, 'link', 'add', 'flannel.9', 'type', 'bridge')
+  ip('-n', host.namespace, 'link', 'set', 'flannel.9', 'up', 'alias', 'flannelette')
+  ip('-n', host.namespace, 'address', 'add', '10.244.1.0/32', 'dev', 'flannel.9')
+  ip('-n', host.namespace, 'route', 'add', '10.244.0.0/16', 'dev', 'flannel.9', 'proto', '142')
+  const plan = await planCleanup(host)
+  expect(plan.steps.map(stepText)).toEqual([
+    'ip route delete 10.244.0.0/16 dev flannel.9 proto 142',
+    'ip link delete dev flannel.9',
+    `rm -f ${host.subnetFile}`,
+    `rm -f '${host.stateDirectory}/mac'`,
+  ])
+  await runCleanup(host, plan)
+  expect([existsSync(host.subnetFile), existsSync(`${host.stateDirectory}/notes`)]).toEqual([false, true])
+  expect(await planCleanup(host)).toEqual({ steps: [], kept: [] })
+})

@@ -1,0 +1,76 @@
+// Both variants of iptables and of ip6tables, in a namespace of the test's own.
+import { execFileSync } from 'node:child_process'
+import { describe, expect, test } from 'vitest'
+import { parseIpv6Prefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
+import { Iptables } from '../../src/host/firewall/iptables.ts'
+import { FirewallKeeper } from '../../src/host/firewall/keeper.ts'
+import { forwardRules, masqueradeRules } from '../../src/host/firewall/rules.ts'
+import { holdFileLock } from '../../src/store/file-lock.ts'
+import { filterListing, IPV4, IPV6, natListing } from '../support/firewall-listings.ts'
+import { ownNamespace } from '../support/own-namespace.ts'
+
+const NETWORKS = {
+  ip: { family: 'ip', network: parsePrefix(IPV4.network)!, subnet: parsePrefix(IPV4.subnet)! },
+  ip6: { family: 'ip6', network: parseIpv6Prefix(IPV6.network)!, subnet: parseIpv6Prefix(IPV6.subnet)! },
+} as const
+/** Whoever changes rules by the legacy variant holds this meanwhile. */
+const LOCK = '/run/xtables.lock'
+
+function list(namespace: string, program: string, table: string): string[] {
+  const argv = ['netns', 'exec', namespace, program, '-t', table, '-S']
+  return execFileSync('ip', argv, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+    .trimEnd()
+    .split('\n')
+}
+
+describe.each(['-nft', '-legacy'] as const)('iptables%s', (alternative) => {
+  test.each(['ip', 'ip6'] as const)('writes the rules of family %s once, and takes away no others', async (family) => {
+    const namespace = ownNamespace()
+    const program = `${family}tables${alternative}`
+    const expected = family === 'ip' ? IPV4 : IPV6
+    const wanted = [masqueradeRules(NETWORKS[family]), forwardRules(NETWORKS[family])]
+    const iptables = new Iptables(family, { randomFully: true, alternative }, { namespace })
+    expect(await iptables.sync(wanted)).toHaveLength(4)
+    expect(list(namespace, program, 'nat')).toEqual(natListing(expected))
+    expect(list(namespace, program, 'filter')).toEqual(filterListing(expected))
+    expect(await iptables.sync(wanted)).toEqual([])
+    execFileSync('ip', ['netns', 'exec', namespace, program, '-A', 'FORWARD', '-j', 'ACCEPT'])
+    for (const { argv, input } of await iptables.removal()) {
+      execFileSync('ip', ['netns', 'exec', namespace, ...argv], { input: input ?? '' })
+    }
+    expect(list(namespace, program, 'nat')).toEqual(natListing(expected).slice(0, 4))
+    expect(list(namespace, program, 'filter')).toEqual([...filterListing(expected).slice(0, 3), '-A FORWARD -j ACCEPT'])
+    expect(await iptables.removal()).toEqual([])
+  })
+})
+
+test('rules of the variant that is not in use any more are found and removed; a look makes no tables', async () => {
+  const namespace = ownNamespace()
+  const legacyTables = () =>
+    execFileSync('ip', ['netns', 'exec', namespace, 'cat', '/proc/net/ip_tables_names'], { encoding: 'utf8' })
+  const wishes = { networks: [NETWORKS.ip], masquerade: true, forward: true, randomFully: true }
+  const keeper = new FirewallKeeper({ ...wishes, mode: 'nftables' }, { namespace })
+  await keeper.removeOthers()
+  expect(legacyTables()).toBe('')
+  await new Iptables('ip', { alternative: '-legacy' }, { namespace }).sync([masqueradeRules(NETWORKS.ip)])
+  await new Iptables('ip', { alternative: '-nft' }, { namespace }).sync([forwardRules(NETWORKS.ip)])
+  expect(await keeper.removeOthers()).toHaveLength(2)
+  expect(list(namespace, 'iptables-legacy', 'nat')).toEqual(natListing(IPV4).slice(0, 4))
+  expect(list(namespace, 'iptables-nft', 'filter')).toEqual(filterListing(IPV4).slice(0, 3))
+})
+
+test('whoever else is changing rules is waited for', async () => {
+  const namespace = ownNamespace()
+  const release = await holdFileLock(LOCK, 1000)
+  let done = false
+  const writing = new Iptables('ip', { alternative: '-legacy' }, { namespace })
+    .sync([forwardRules(NETWORKS.ip)])
+    .then(() => {
+      done = true
+    })
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  expect(done).toBe(false)
+  release?.()
+  await writing
+  expect(list(namespace, 'iptables-legacy', 'filter')).toEqual(filterListing(IPV4))
+})

@@ -1,0 +1,137 @@
+// What doctor and ping read: firewall listings, outputs of programs, ping's words.
+import { describe, expect, test } from 'vitest'
+import { parsePrefix } from '../../../dataplane/index.ts'
+import { admitsPort, chainsOfIptables, chainsOfNft, forwards } from '../../../src/doctor/firewall-chains.ts'
+import { parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
+import { parseEcho } from '../../../src/host/echo.ts'
+
+const NETWORK = parsePrefix('10.244.0.0/16')!
+const DEVICES = ['flannel.1', 'cni0']
+
+describe('iptables', () => {
+  const forward = (...rules: string[]) => {
+    const chains = chainsOfIptables(['-P INPUT ACCEPT', '-P FORWARD DROP', ...rules].join('\n'))
+    return chains.filter(({ hook }) => hook === 'forward').every((chain) => forwards(chain, NETWORK, DEVICES))
+  }
+
+  test.each([
+    ['the network', ['-A FORWARD -s 10.244.0.0/16 -m comment --comment "flanneld forward" -j ACCEPT']],
+    ['a larger one', ['-A FORWARD -s 10.0.0.0/8 -j ACCEPT']],
+    ['a device', ['-A FORWARD -i cni0 -j ACCEPT']],
+    ['everything', ['-A FORWARD -j ACCEPT']],
+    ["flannel's own chain", ['-A FORWARD -j FLANNEL-FWD', '-A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT']],
+  ])('lets %s pass', (_, rules) => {
+    expect(forward(...rules)).toBe(true)
+  })
+
+  test.each([
+    ['nothing', []],
+    ['established ones', ['-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT']],
+    ['another network', ['-A FORWARD -s 10.245.0.0/16 -j ACCEPT']],
+    ['another device', ['-A FORWARD -i cni01 -j ACCEPT']],
+    ['a rule that drops', ['-A FORWARD -s 10.244.0.0/16 -j DROP']],
+    ['a chain that is empty', ['-N FLANNEL-FWD', '-A FORWARD -j FLANNEL-FWD']],
+  ])('does not count: %s', (_, rules) => {
+    expect(forward(...rules)).toBe(false)
+  })
+})
+
+describe('nftables', () => {
+  const accept = { accept: null }
+  const from = (addr: string, len: number) => ({
+    match: { op: '==', left: { payload: { protocol: 'ip', field: 'saddr' } }, right: { prefix: { addr, len } } },
+  })
+  const place = { family: 'inet', table: 'filter' }
+  const chain = (hook: string, policy: string, more = {}) => ({
+    chain: { ...place, name: hook, type: 'filter', hook, policy, ...more },
+  })
+  const rule = (name: string, ...expr: object[]) => ({ rule: { ...place, chain: name, expr } })
+  const read = (...items: object[]) => chainsOfNft(JSON.stringify({ nftables: items }), true)
+
+  test('lets a network pass by its prefix, by a jump, or with a counter and no condition', () => {
+    const all = [
+      [rule('forward', from('10.244.0.0', 16), accept)],
+      [rule('forward', { jump: { target: 'pods' } }), rule('pods', from('10.0.0.0', 8), accept)],
+      [rule('forward', { counter: { packets: 1, bytes: 2 } }, accept)],
+    ]
+    for (const rules of all) {
+      const [one] = read(chain('forward', 'drop'), ...rules)
+      expect(forwards(one!, NETWORK, DEVICES)).toBe(true)
+    }
+    const [none] = read(chain('forward', 'drop'), rule('forward', from('10.244.0.0', 24), accept))
+    expect(forwards(none!, NETWORK, DEVICES)).toBe(false)
+    expect(none!.name).toBe('nft inet filter forward')
+  })
+
+  test('finds a port that is let in', () => {
+    const port = { match: { op: '==', left: { payload: { protocol: 'udp', field: 'dport' } }, right: 8472 } }
+    const [open] = read(chain('input', 'drop'), rule('input', port, accept))
+    expect([8472, 847, 4789].map((number) => admitsPort(open!, number))).toEqual([true, false, false])
+  })
+
+  test('leaves to iptables what is its own, and bridges alone', () => {
+    const own = chain('forward', 'drop', { family: 'ip', table: 'filter' })
+    expect(read(own, chain('forward', 'drop', { family: 'bridge' }))).toEqual([])
+    expect(chainsOfNft(JSON.stringify({ nftables: [own] }), false)).toHaveLength(1)
+  })
+})
+
+test('ss: who holds which UDP port, also the kernel', () => {
+  const text = [
+    'UNCONN 0      0      192.0.2.1:8472 0.0.0.0:*    users:(("node",pid=26,fd=22),("node",pid=26,fd=23))',
+    'UNCONN 0      0      0.0.0.0:8472 0.0.0.0:*',
+    'UNCONN 0      0      [::]:53 [::]:*    users:(("named",pid=7,fd=5))',
+    '',
+  ].join('\n')
+  expect(parsePorts(text)).toEqual([
+    { port: 8472, address: '192.0.2.1', pid: 26, program: 'node' },
+    { port: 8472, address: '0.0.0.0', pid: null, program: null },
+    { port: 53, address: '[::]', pid: 7, program: 'named' },
+  ])
+})
+
+test('nmcli and networkctl: who manages what', () => {
+  const nmcli = 'eth0:connected\nflannel.1:unmanaged\ncni0:connected (externally)\n'
+  const networkctl = '  1 lo        loopback carrier  unmanaged\n  2 flannel.1 none     routable configured\n'
+  expect(parseManaged(nmcli, networkctl)).toEqual([
+    { device: 'eth0', by: 'NetworkManager' },
+    { device: 'cni0', by: 'NetworkManager' },
+    { device: 'flannel.1', by: 'systemd-networkd' },
+  ])
+})
+
+describe("ping's words", () => {
+  const counts = '3 packets transmitted, 0 received, +3 errors, 100% packet loss, time 2ms'
+
+  test.each([
+    [
+      'answers',
+      '3 packets transmitted, 3 received, 0% packet loss\nrtt min/avg/max/mdev = 0.1/0.2/0.3/0.0 ms',
+      { received: 3, averageMs: 0.2, tooBig: null, refusal: '' },
+    ],
+    ['silence', counts, { sent: 3, received: 0, averageMs: null, tooBig: null, refusal: '' }],
+    [
+      'too big for the device',
+      `ping: local error: message too long, mtu=1450\n${counts}`,
+      { tooBig: { limitBytes: 1450, by: null }, refusal: '' },
+    ],
+    [
+      'too big for a router',
+      `From 192.0.2.9 icmp_seq=1 Frag needed and DF set (mtu = 1400)\n${counts}`,
+      { tooBig: { limitBytes: 1400, by: '192.0.2.9' }, refusal: '' },
+    ],
+    [
+      'unreachable',
+      `From 192.0.2.9 icmp_seq=1 Destination Host Unreachable\n${counts}`,
+      { refusal: 'Destination Host Unreachable from 192.0.2.9' },
+    ],
+    ['forbidden', `ping: sendmsg: Operation not permitted\n${counts}`, { refusal: 'Operation not permitted' }],
+    ['no route', 'ping: connect: Network is unreachable', { sent: 0, refusal: 'Network is unreachable' }],
+  ])('%s', (_, output, expected) => {
+    expect(parseEcho(output)).toMatchObject(expected)
+  })
+
+  test('no ping at all', () => {
+    expect(parseEcho('ping: x: Name or service not known')).toBeNull()
+  })
+})

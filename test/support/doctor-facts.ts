@@ -1,0 +1,186 @@
+// A healthy host as doctor's facts, and ways to spoil one thing at a time.
+import type { DaemonStatus } from '../../src/daemon/status-file.ts'
+import type { Facts } from '../../src/doctor/facts.ts'
+import type { PeerView } from '../../src/doctor/node-view.ts'
+import type { LinkInfo, RouteInfo } from '../../src/host/ip.ts'
+
+/** When the facts were gathered. */
+export const NOW = Date.parse('2026-03-01T12:00:00Z')
+const PID = 4711
+
+type Node = NonNullable<DaemonStatus['node']>
+type OwnLease = NonNullable<DaemonStatus['lease']>
+
+export function peer(number: number, more: Partial<PeerView> = {}): PeerView {
+  return {
+    subnet: `10.244.${number}.0/24`,
+    ipv6Subnet: null,
+    publicIp: `192.0.2.${number}`,
+    backendType: 'vxlan',
+    vtepMac: `0a:00:00:00:00:0${number}`,
+    expiresAt: '2026-03-02T11:00:00.000Z',
+    revision: 7,
+    ...more,
+  }
+}
+
+const NODE: Node = {
+  device: 'flannel.1',
+  vni: 1,
+  port: 8472,
+  mac: '0a:00:00:00:00:01',
+  underlayInterface: 'eth0',
+  underlayAddress: '192.0.2.1',
+  overlayAddress: '10.244.1.0',
+  network: '10.244.0.0/16',
+  overlayIpv6: null,
+  ipv6Network: null,
+  mtu: 1450,
+}
+
+const LEASE = { ...peer(1), state: 'held', renewedAt: '2026-03-01T11:00:00.000Z' } as unknown as OwnLease
+
+/** As a healthy daemon writes it, with one difference. Fields that doctor does not read may be missing. */
+export function status(more: Partial<DaemonStatus> = {}): DaemonStatus {
+  return {
+    version: 1,
+    since: '2026-03-01T11:59:59.000Z',
+    pid: PID,
+    state: 'ready',
+    dataplane: 'userspace',
+    entropy: '16 source ports',
+    driver: 'offload',
+    features: { 'udp-gso': { on: true, why: 'self-test passed' }, 'tun-gso-udp': { on: true, why: 'tried at work' } },
+    store: { name: 'file:/run/store', reachable: true, why: '' },
+    node: NODE,
+    lease: LEASE,
+    generation: 3,
+    peers: [peer(2), peer(3)] as unknown as DaemonStatus['peers'],
+    pendingPeers: 0,
+    leftOut: [],
+    conflicts: [],
+    offenders: [],
+    counters: { 'outbound.packets.sent': 500, 'inbound.packets.read': 400 },
+    ...more,
+  } as DaemonStatus
+}
+
+export const withNode = (more: Partial<Node>): Facts => withStatus({ node: { ...NODE, ...more } })
+export const withLease = (more: Partial<OwnLease>): Facts => withStatus({ lease: { ...LEASE, ...more } })
+
+/** Facts of a host whose running daemon says something else. */
+export function withStatus(more: Partial<DaemonStatus>, facts: Partial<Facts> = {}): Facts {
+  const changed = status(more)
+  return healthy({ view: { ...healthy().view, status: changed, peers: changed.peers }, ...facts })
+}
+
+/** Facts of a host whose daemon has gone. */
+export function withoutDaemon(facts: Partial<Facts> = {}): Facts {
+  const { view } = healthy()
+  return healthy({
+    view: { ...view, alive: false },
+    daemonWords: { seen: false, why: 'the daemon does not run' },
+    ...facts,
+  })
+}
+
+/** Facts of a host that no daemon has run on. */
+export function neverRun(facts: Partial<Facts> = {}): Facts {
+  const view = { ...healthy().view, status: null, statusProblem: 'it does not exist', alive: false, peers: [] }
+  return withoutDaemon({ view, ...facts })
+}
+
+export function link(ifname: string, more: Partial<LinkInfo> = {}): LinkInfo {
+  return { ifindex: 1, ifname, flags: ['UP', 'LOWER_UP'], mtu: 1500, ...more }
+}
+
+export function address(text: string): NonNullable<LinkInfo['addr_info']>[number] {
+  const [local = '', length = '32'] = text.split('/')
+  return { family: 'inet', local, prefixlen: Number(length), scope: 'global' }
+}
+
+export const LINKS: readonly LinkInfo[] = [
+  link('lo', { mtu: 65536, addr_info: [address('127.0.0.1/8')] }),
+  link('eth0', { address: '52:54:00:00:00:01', addr_info: [address('192.0.2.1/24')] }),
+  link('flannel.1', {
+    mtu: 1450,
+    ifalias: 'flannelette',
+    linkinfo: { info_kind: 'tun', info_data: { type: 'tun' } },
+    addr_info: [address('10.244.1.0/32')],
+  }),
+  link('cni0', { mtu: 1450, linkinfo: { info_kind: 'bridge' }, addr_info: [address('10.244.1.1/24')] }),
+]
+
+/** The links, with some of them changed or added. */
+export function links(...changed: readonly LinkInfo[]): Facts['links'] {
+  const names = changed.map(({ ifname }) => ifname)
+  return { seen: true, value: [...LINKS.filter(({ ifname }) => !names.includes(ifname)), ...changed] }
+}
+
+export const ROUTES: readonly RouteInfo[] = [
+  { dst: 'default', gateway: '192.0.2.254', dev: 'eth0' },
+  { dst: '192.0.2.0/24', dev: 'eth0', protocol: 'kernel' },
+  { dst: '10.244.0.0/16', dev: 'flannel.1', protocol: '142' },
+  { dst: '10.244.1.0/24', dev: 'cni0', protocol: 'kernel' },
+]
+
+export const SETTINGS: readonly (readonly [string, string])[] = [
+  ['net/ipv4/ip_forward', '1'],
+  ['net/bridge/bridge-nf-call-iptables', '1'],
+  ['net/ipv4/conf/all/rp_filter', '0'],
+  ['net/ipv4/conf/flannel.1/rp_filter', '1'],
+  ['net/ipv4/conf/flannel.1/forwarding', '1'],
+  ['net/ipv4/conf/eth0/rp_filter', '2'],
+  ['net/ipv4/conf/cni0/rp_filter', '0'],
+  ['net/ipv4/conf/cni0/forwarding', '1'],
+]
+
+export function settings(...changed: readonly (readonly [string, string])[]): Facts['settings'] {
+  return new Map([...SETTINGS, ...changed])
+}
+
+export const SUBNET_FILE = [
+  'FLANNEL_NETWORK=10.244.0.0/16',
+  'FLANNEL_SUBNET=10.244.1.1/24',
+  'FLANNEL_MTU=1450',
+  'FLANNEL_IPMASQ=false',
+  '',
+].join('\n')
+
+/** A host on which nothing is wrong, with one difference. */
+export function healthy(more: Partial<Facts> = {}): Facts {
+  const daemon = status()
+  return {
+    now: NOW,
+    root: true,
+    kernelRelease: '6.12.30',
+    nodeVersion: '20.19.4',
+    koffiProblem: '',
+    tunProblem: null,
+    vxlan: 'present',
+    mayConfigure: { seen: true, value: true },
+    openFileLimit: { seen: true, value: 65536 },
+    view: {
+      stateDirectory: '/var/lib/flannelette',
+      status: daemon,
+      statusProblem: '',
+      alive: true,
+      peers: daemon.peers,
+    },
+    daemonWords: { seen: true, value: ['node', 'launcher.cjs', 'run', '--store', 'file:/run/store'] },
+    apiAnswers: { seen: true, value: true },
+    laterCounters: null,
+    links: { seen: true, value: LINKS },
+    routes: { seen: true, value: ROUTES },
+    settings: settings(),
+    offloads: { seen: true, value: { 'generic-receive-offload': true, 'tx-udp-segmentation': true } },
+    udpPorts: { seen: true, value: [{ port: 8472, address: '192.0.2.1', pid: PID, program: 'node' }] },
+    firewall: { seen: true, value: [{ name: 'iptables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
+    managed: { seen: true, value: [] },
+    subnetFilePath: '/run/flannel/subnet.env',
+    subnetFile: { seen: true, value: SUBNET_FILE },
+    engineOptions: { path: '/run/docker_opts.env', text: 'DOCKER_OPTS=" --bip=10.244.1.1/24 --mtu=1450"\n' },
+    cniConfigs: [{ file: '10-flannel.conflist', types: ['flannel', 'portmap'] }],
+    ...more,
+  }
+}

@@ -30,11 +30,14 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 time limit, 4 da
 `
 
 /** Commands whose help tells what exit codes mean for them. */
-const HAVE_THEIR_OWN = ['run', 'status', 'ping', 'doctor', 'cleanup', 'config']
+const HAVE_THEIR_OWN = ['run', 'status', 'ping', 'doctor', 'cleanup', 'config check']
 
-/** `lab ping` is not `ping`. */
-const hasItsOwn = (command: Command): boolean =>
-  HAVE_THEIR_OWN.includes(command.name()) && command.parent?.name() === 'flannelette'
+/** By all its words: `lab ping` is not `ping`. */
+function hasItsOwn(command: Command): boolean {
+  const words = [command.name()]
+  for (let above = command.parent; above?.parent; above = above.parent) words.unshift(above.name())
+  return HAVE_THEIR_OWN.includes(words.join(' '))
+}
 
 /** Where text goes: data to stdout, everything else to stderr. */
 export interface Output {

@@ -1,7 +1,9 @@
 // The public surface of the dataplane: all that the control plane may see of it. Loading it loads no native library.
 export { DROP_REASON_NAMES, DROP_REASONS, type DropReason } from './drop-reason.ts'
 export { OVERHEAD_BYTES } from './encap/overhead.ts'
+export { MESSAGE_SIZES } from './engine/counters.ts'
 export { OFFENDERS_KEPT, type Offender } from './engine/offenders.ts'
+export { mergeTraffic, type PeerTraffic } from './engine/peer-activity.ts'
 export type { EngineSettings, SourceCheckMode } from './engine/settings.ts'
 export { formatEntry } from './forwarding/forwarding-table.ts'
 export type { ForwardingEntry, RemoteVtep } from './forwarding/remote-vtep.ts'
@@ -16,9 +18,11 @@ export * from './wire/prefix.ts'
 export {
   chooseUnderlayFeatures,
   closeDescriptor,
+  type DatagramSender,
   keepOverlayDevice,
   type OpenTun,
   type OpenUdpSocket,
+  openDatagramSender,
   openOverlayDevice,
   openSendingSockets,
   openUnderlaySockets,
@@ -29,4 +33,5 @@ export {
   type UdpGsoMode,
 } from './worker/descriptors.ts'
 export type { RawPorts, RecordedStep, WorkerDriver, WorkerReport } from './worker/messages.ts'
+export { monotonicClock } from './worker/monotonic-clock.ts'
 export { WorkerGroup } from './worker/worker-group.ts'

@@ -1,7 +1,6 @@
 #!/usr/bin/env node
 // argv → command → exit code. Whatever goes wrong is one line on stderr, never a stack trace.
 import { realpathSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Command, CommanderError } from 'commander'
 import { cleanupCommand } from './cli/cleanup.ts'
@@ -12,12 +11,15 @@ import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
 import { pingNodeCommand } from './cli/ping-node.ts'
 import { runCommand } from './cli/run.ts'
+import { statusCommand } from './cli/status.ts'
 import { goWords } from './config/flag-values.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
+import { packageVersion } from './package-version.ts'
 
 const EXAMPLES = `Examples:
   flannelette run --store file:/run/flannelette/store      this node joins the network
+  flannelette status                                       how is it?
   flannelette lab up --hosts 3                             three hosts with pods on this machine
   flannelette lab ping all                                 does everybody reach everybody?
 `
@@ -26,6 +28,16 @@ const EXITS = `
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 time limit, 4 daemon not reachable, 5 not permitted,
 130 interrupted
 `
+
+/** Commands whose help tells what exit codes mean for them. */
+const HAVE_THEIR_OWN = ['run', 'status', 'ping', 'doctor', 'cleanup', 'config check']
+
+/** By all its words: `lab ping` is not `ping`. */
+function hasItsOwn(command: Command): boolean {
+  const words = [command.name()]
+  for (let above = command.parent; above?.parent; above = above.parent) words.unshift(above.name())
+  return HAVE_THEIR_OWN.includes(words.join(' '))
+}
 
 /** Where text goes: data to stdout, everything else to stderr. */
 export interface Output {
@@ -39,8 +51,9 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .description('flannel with a userspace dataplane')
     .version(packageVersion())
     .addHelpText('before', EXAMPLES)
-    .addHelpText('after', EXITS)
+    .addHelpText('afterAll', ({ command }) => (hasItsOwn(command) ? '' : EXITS))
     .addCommand(runCommand(runDaemon, exit).version(packageVersion(), '--version'))
+    .addCommand(statusCommand({ out: output.out, exit }))
     .addCommand(labCommand())
     .addCommand(configCommand(output.out, exit))
     .addCommand(dockerOptsCommand())
@@ -114,16 +127,6 @@ function oneLine(text: string): string {
 
 function withSubcommands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(withSubcommands)]
-}
-
-function packageVersion(): string {
-  // One directory up from the sources, two from the build.
-  for (const path of ['../package.json', '../../package.json']) {
-    try {
-      return (createRequire(import.meta.url)(path) as { version: string }).version
-    } catch {}
-  }
-  return 'unknown'
 }
 
 /** Runs the command line of this process to its end; what it was building is cleaned up whatever happens. */

@@ -18,6 +18,16 @@ const PLAIN = [
   'outbound.calls.read',
   'outbound.calls.send',
   'outbound.messages.sent',
+  // packets in all messages, sent or not, and how many messages had at most so many of them (and more than the one before)
+  'outbound.messages.packets',
+  'outbound.messages.up-to-1',
+  'outbound.messages.up-to-2',
+  'outbound.messages.up-to-4',
+  'outbound.messages.up-to-8',
+  'outbound.messages.up-to-16',
+  'outbound.messages.up-to-32',
+  'outbound.messages.up-to-64',
+  'outbound.messages.up-to-128',
   // sent again frame by frame, since the kernel refused them as segmented sends
   'outbound.messages.resent',
   'outbound.super-packets',
@@ -58,6 +68,16 @@ const CELLS = PLAIN.length + 2 * DROP_CELLS
 /** Cell of a counter; resolve once, at module load, and use the number on the hot path. */
 export function cellOf(name: CounterName): number {
   return INDEX.get(name)!
+}
+
+/** Sizes, in packets, up to which messages are counted together. */
+export const MESSAGE_SIZES = [1, 2, 4, 8, 16, 32, 64, 128] as const
+
+const SMALLEST_MESSAGES = cellOf('outbound.messages.up-to-1')
+
+/** Cell that counts messages of so many packets, 1 to 128. */
+export function messageSizeCellOf(packets: number): number {
+  return SMALLEST_MESSAGES + 32 - Math.clz32(packets - 1)
 }
 
 /** First of the two cells (packets, bytes) of a drop reason. */

@@ -5,6 +5,7 @@ import type { StepSink } from '../step.ts'
 import { Inbound } from './inbound.ts'
 import type { Offenders } from './offenders.ts'
 import { Outbound, type OutboundParts } from './outbound.ts'
+import { activityMemory, PeerActivity } from './peer-activity.ts'
 
 /** Packet memory that an engine needs: slots, areas, slabs and iovecs, with room to spare. */
 export const ENGINE_MEMORY_BYTES = 2 * 1024 * 1024
@@ -14,20 +15,26 @@ export type EngineParts = OutboundParts
 export class Engine {
   readonly #outbound: Outbound
   readonly #inbound: Inbound
+  readonly #activity: PeerActivity
   #table = new ForwardingTable(encodeForwardingTable([], 0))
 
   constructor(parts: EngineParts) {
-    this.#outbound = new Outbound(parts, this.#table)
-    this.#inbound = new Inbound(parts, this.#table)
+    this.#activity = new PeerActivity(parts.nowMs, this.#table)
+    this.#outbound = new Outbound(parts, this.#table, this.#activity)
+    this.#inbound = new Inbound(parts, this.#table, this.#activity)
   }
 
   get table(): ForwardingTable {
     return this.#table
   }
 
-  /** Forwards by this table from the next packet on. Never called while a direction runs: same thread. */
-  replaceTable(encoded: SharedArrayBuffer): void {
+  /**
+   * Forwards by this table from the next packet on, and notes in `activity` what passes between its peers and us (see
+   * peer-activity.ts). Never called while a direction runs: same thread.
+   */
+  replaceTable(encoded: SharedArrayBuffer, activity?: SharedArrayBuffer): void {
     this.#table = new ForwardingTable(encoded)
+    this.#activity.replaceTable(this.#table, activity ?? activityMemory(this.#table.peerCount))
     this.#outbound.replaceTable(this.#table)
     this.#inbound.replaceTable(this.#table)
   }

@@ -30,6 +30,7 @@ import { Offenders } from './offenders.ts'
 import type { OutboundParts } from './outbound.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
+import type { PeerActivity } from './peer-activity.ts'
 import type { EngineSettings } from './settings.ts'
 import { SourceCheck } from './source-check.ts'
 import {
@@ -74,13 +75,15 @@ export class Inbound {
   readonly #sourceCheck: SourceCheck
   /** Whom the source check refused lately. */
   readonly offenders: Offenders
+  readonly #activity: PeerActivity
   readonly #packet = new InnerPacket()
   #datagramSerial = 0
   #sink: StepSink | null = null
   /** Whether frames may pass in numbers: while nobody looks at each, and nothing is to be written into each. */
   #mayExtend: boolean
 
-  constructor(parts: OutboundParts, table: ForwardingTable) {
+  constructor(parts: OutboundParts, table: ForwardingTable, activity: PeerActivity) {
+    this.#activity = activity
     this.#memory = parts.memory
     this.#view = parts.memory.view
     this.#socket = parts.socket
@@ -127,6 +130,7 @@ export class Inbound {
         error = received
         break
       }
+      if (total === 0) this.#activity.look()
       this.#counters.add(RECEIVE_CALLS, 1)
       this.#counters.cells[OVERFLOWED] = slots.overflowed
       const end = slots.first + received
@@ -153,14 +157,18 @@ export class Inbound {
       this.#drop('rx-truncated', 0, at, length)
       return
     }
+    let passed = 0
     if (segmentSize === 0 || segmentSize >= length || this.#isOneFrame(at, length)) {
-      this.#frame(slot, at, length, segmentSize)
-      return
+      passed = this.#frame(slot, at, length, segmentSize)
+    } else {
+      for (let done = 0; done < length; done += segmentSize) {
+        const first = this.#frame(slot, at + done, Math.min(segmentSize, length - done), 0)
+        const more = first > 0 && this.#mayExtend ? this.#extend(at + done, segmentSize, length - done) : 0
+        passed += first + more
+        done += segmentSize * more
+      }
     }
-    for (let done = 0; done < length; done += segmentSize) {
-      this.#frame(slot, at + done, Math.min(segmentSize, length - done), 0)
-      if (this.#mayExtend) done += segmentSize * this.#extend(at + done, segmentSize, length - done)
-    }
+    if (passed > 0) this.#activity.received(slots.address[slot]! | 0, passed, length - passed * this.#encapBytes)
   }
 
   /** Takes at one go what goes on as the first frame, just done, of the `length` bytes at `at` did. Returns how many frames. */
@@ -178,8 +186,11 @@ export class Inbound {
     return this.#packet.read(this.#view, at + this.#encapBytes, left) === null && this.#packet.length === left
   }
 
-  /** Steps 2 to 4 for one frame of `length` bytes at `at`; `segmentSize` is that of inner segments, 0 for none. */
-  #frame(slot: number, at: number, length: number, segmentSize: number): void {
+  /**
+   * Steps 2 to 4 for one frame of `length` bytes at `at`; `segmentSize` is that of inner segments, 0 for none. Returns how
+   * many frames passed: 1 or 0.
+   */
+  #frame(slot: number, at: number, length: number, segmentSize: number): number {
     const inner = at + this.#encapBytes
     const sink = this.#sink
     const id = sink === null ? 0 : packetId(this.#view, inner, Math.max(0, length - this.#encapBytes))
@@ -192,8 +203,12 @@ export class Inbound {
         this.#combineEcn(id, this.#slots.tos[slot]!) ??
         this.#countHop()
     }
-    if (reason === null) this.#deliver(id, length, segmentSize)
-    else this.#drop(reason, id, at, length)
+    if (reason === null) {
+      this.#deliver(id, length, segmentSize)
+      return 1
+    }
+    this.#drop(reason, id, at, length)
+    return 0
   }
 
   /** Step 2: tunnel header, then the inner IP header: a whole packet lies behind it. */

@@ -32,6 +32,7 @@ import { Likeness } from './likeness.ts'
 import { checkOutbound, destinationOf, gsoTypeOf, vnetOf } from './outbound-check.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
+import type { PeerActivity } from './peer-activity.ts'
 import { Segmenter } from './segment.ts'
 import { senderOf } from './sender-of.ts'
 import { countSent, countSettled } from './sent-counts.ts'
@@ -84,6 +85,7 @@ export class Outbound {
   readonly #likeness = new Likeness()
   #likenessEntry = NO_ENTRY
   readonly #own: OwnSubnets
+  readonly #activity: PeerActivity
   #table: ForwardingTable
   /** Signed, as is what is compared with it: an unsigned number above 2^31 is boxed when it is kept. */
   #lastDestination = 0
@@ -94,8 +96,9 @@ export class Outbound {
   #sink: StepSink | null = null
   readonly #sendBatch = (): void => this.#send()
 
-  constructor(parts: OutboundParts, table: ForwardingTable) {
+  constructor(parts: OutboundParts, table: ForwardingTable, activity: PeerActivity) {
     this.#parts = parts
+    this.#activity = activity
     this.#memory = parts.memory
     this.#view = parts.memory.view
     this.#counters = parts.counters
@@ -139,7 +142,7 @@ export class Outbound {
         error = read
         break
       }
-      reads++
+      if (reads++ === 0) this.#activity.look()
       const length = read - virtioNet.HEADER_LEN
       if (this.#likeness.matches(this.#view, at, length)) this.#repeat(at)
       else this.#take(at, length)
@@ -324,10 +327,8 @@ export class Outbound {
     if (batch.count === 0) return
     batch.firstSerial = this.#messageSerial + 1
     this.#parts.socket.send(batch)
-    countSent(this.#counters, batch, this.#encapBytes)
-    if (this.#sink !== null) {
-      for (let message = 0; message < batch.count; message++) this.#traceSend(this.#sink, message)
-    }
+    countSent(this.#counters, batch, this.#encapBytes, this.#activity)
+    for (let message = 0; this.#sink !== null && message < batch.count; message++) this.#traceSend(this.#sink, message)
     this.#messageSerial += batch.count
     batch.clear()
   }

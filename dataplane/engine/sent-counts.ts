@@ -3,25 +3,38 @@
 import { EINPROGRESS, reasonForSendErrno } from '../io/errno.ts'
 import type { SendBatch } from '../io/send-batch.ts'
 import type { Settled } from '../io/underlay-socket.ts'
-import { type Counters, cellOf } from './counters.ts'
+import { type Counters, cellOf, messageSizeCellOf } from './counters.ts'
+import type { PeerActivity } from './peer-activity.ts'
 
 const READ_PACKETS = cellOf('outbound.packets.read')
 const READ_BYTES = cellOf('outbound.bytes.read')
 const PASSED_PACKETS = cellOf('outbound.packets.passed')
 const PASSED_BYTES = cellOf('outbound.bytes.passed')
 const SEND_CALLS = cellOf('outbound.calls.send')
+const MESSAGES_PACKETS = cellOf('outbound.messages.packets')
 const MESSAGES_SENT = cellOf('outbound.messages.sent')
 const MESSAGES_RESENT = cellOf('outbound.messages.resent')
 const UDP_GSO_GIVEN_UP = cellOf('downgrade.udp-gso')
 
-/** Counts a batch that a socket is done with; `encapBytes` is the tunnel header of each frame, which is not counted. */
-export function countSent(counters: Counters, batch: SendBatch, encapBytes: number): void {
+/**
+ * Counts a batch that a socket is done with; `encapBytes` is the tunnel header of each frame, which is not counted.
+ * `activity`, told what was sent to whom, takes what is under way for sent.
+ */
+export function countSent(
+  counters: Counters,
+  batch: SendBatch,
+  encapBytes: number,
+  activity: PeerActivity | null = null,
+): void {
   counters.add(SEND_CALLS, 1)
   for (let message = 0; message < batch.count; message++) {
     const errno = batch.errno[message]!
-    if (errno === EINPROGRESS) continue
     const packets = batch.packets[message]!
     const bytes = batch.bytes[message]! - packets * encapBytes
+    counters.add(messageSizeCellOf(packets), 1)
+    counters.add(MESSAGES_PACKETS, packets)
+    if (errno === 0 || errno === EINPROGRESS) activity?.sent(batch.address[message]! | 0, packets, bytes)
+    if (errno === EINPROGRESS) continue
     counters.add(READ_PACKETS, packets)
     counters.add(READ_BYTES, bytes)
     if (errno === 0) {
@@ -30,6 +43,8 @@ export function countSent(counters: Counters, batch: SendBatch, encapBytes: numb
       counters.add(MESSAGES_SENT, 1)
     } else {
       countFailed(counters, batch, message, packets, bytes, encapBytes)
+      const left = batch.sentPackets[message]!
+      if (left > 0) activity?.sent(batch.address[message]! | 0, left, batch.sentBytes[message]! - left * encapBytes)
     }
   }
   if (batch.resent === 0) return

@@ -134,9 +134,19 @@ export class ForwardingTable {
 
   /** Whether some entry has this underlay address, signed or unsigned: whether a peer lives there. */
   hasPeer(underlayAddress: number): boolean {
+    return this.peerIndex(underlayAddress) !== NO_ENTRY
+  }
+
+  /** Place of the peer with that underlay address, signed or unsigned, among all of them; {@link NO_ENTRY} for none. */
+  peerIndex(underlayAddress: number): number {
     const address = underlayAddress >>> 0
     const index = lastAtMost(this.#peers, address)
-    return index >= 0 && this.#peers[index] === address
+    return index >= 0 && this.#peers[index] === address ? index : NO_ENTRY
+  }
+
+  /** Underlay addresses of all peers, ascending and unsigned. */
+  get peerAddresses(): Uint32Array {
+    return this.#peers
   }
 
   /** As a signed 32-bit number. */

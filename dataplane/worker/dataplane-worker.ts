@@ -1,11 +1,13 @@
 // The main thread's handle on a worker: says things to it, hears what it reports, ends it. One per TUN queue. A thread
 // that dies is replaced behind it: device, socket, table and counters go on, recorded steps end.
 import { Counters, cellOf } from '../engine/counters.ts'
+import type { PeerTraffic } from '../engine/peer-activity.ts'
 import type { EngineSettings } from '../engine/settings.ts'
 import { encodeForwardingTable } from '../forwarding/forwarding-table.ts'
 import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
 import type { RawPorts, RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
+import { PeerLedger } from './peer-ledger.ts'
 import { type StartRunning, startOf } from './running.ts'
 import { WorkerLife } from './worker-life.ts'
 
@@ -34,12 +36,13 @@ export interface DataplaneWorkerOptions {
 
 export class DataplaneWorker {
   readonly counters: Counters
+  readonly #ledger = new PeerLedger()
   readonly #life: WorkerLife
   readonly #bell: Doorbell
   readonly #options: DataplaneWorkerOptions
   readonly #tableWaiters = new Map<number, () => void>()
   #tunFd: number
-  #table: SharedArrayBuffer | null = null
+  #table: { readonly table: SharedArrayBuffer; readonly activity: SharedArrayBuffer } | null = null
   #generation = 0
   #onSteps: ((steps: readonly RecordedStep[]) => void) | null = null
   #stopping = false
@@ -75,18 +78,24 @@ export class DataplaneWorker {
     return this.#generation
   }
 
+  /** What passed between this worker and each peer, by underlay address (unsigned); times by monotonicClock. */
+  traffic(): Map<number, PeerTraffic> {
+    return this.#ledger.traffic()
+  }
+
   /**
    * Hands over a whole new table. Resolves with its generation once packets are forwarded by it, be it by the next thread
    * after one that died, or when the worker is stopped.
    */
   replaceTable(entries: readonly ForwardingEntry[]): Promise<number> {
     const generation = ++this.#generation
-    const table = encodeForwardingTable(entries, generation)
+    const encoded = encodeForwardingTable(entries, generation)
+    const table = { table: encoded, activity: this.#ledger.open(encoded) }
     this.#table = table
     if (this.#ended) return Promise.resolve(generation)
     return new Promise((resolve) => {
       this.#tableWaiters.set(generation, () => resolve(generation))
-      this.#say({ type: 'table', table })
+      this.#say({ type: 'table', ...table })
     })
   }
 
@@ -134,7 +143,7 @@ export class DataplaneWorker {
 
   /** What a thread that was started must know beyond its setup: what was said to the one before it is lost. */
   #brief(): void {
-    if (this.#table !== null) this.#say({ type: 'table', table: this.#table })
+    if (this.#table !== null) this.#say({ type: 'table', ...this.#table })
   }
 
   #say(command: WorkerCommand): void {
@@ -145,8 +154,13 @@ export class DataplaneWorker {
 
   #hear(report: WorkerReport): void {
     if (report.type === 'steps') this.#onSteps?.(report.steps)
-    else if (report.type === 'table') this.#releaseWaiters(report.generation)
+    else if (report.type === 'table') this.#inForce(report.generation)
     else if (!this.#stopping) this.#options.onReport(report)
+  }
+
+  #inForce(generation: number): void {
+    this.#ledger.settle(generation)
+    this.#releaseWaiters(generation)
   }
 
   /** Tables overtaken by a later one are in force no more: whoever waits for them need not wait longer. */

@@ -2,12 +2,13 @@
 // command which moves no packet needs no native library.
 import { release } from 'node:os'
 import type { Feature } from '../io/feature.ts'
+import type { DatagramSender } from '../io/linux/datagram-sender.ts'
 import type { OpenTun, TunFailure, TunOptions } from '../io/linux/tun.ts'
 import type { UdpGsoMode } from '../io/linux/udp-features.ts'
 import type { OpenUdpSocket, UdpFailure } from '../io/linux/udp-socket.ts'
 import type { RawFailure } from '../io/raw/raw-package.ts'
 
-export type { OpenTun, OpenUdpSocket, TunFailure, UdpFailure, UdpGsoMode }
+export type { DatagramSender, OpenTun, OpenUdpSocket, TunFailure, UdpFailure, UdpGsoMode }
 
 const EFD_CLOEXEC = 0x80000
 const EFD_NONBLOCK = 0x800
@@ -76,6 +77,12 @@ export async function rawDriverFailure(): Promise<RawFailure | null> {
 export async function closeDescriptor(fd: number): Promise<void> {
   const { close } = await import('../io/linux/libc.ts')
   close(fd)
+}
+
+/** Opens a sender of datagrams to a Unix socket, an errno when that is impossible; see io/linux/datagram-sender.ts. */
+export async function openDatagramSender(path: string): Promise<DatagramSender | number> {
+  const { openSender } = await import('../io/linux/datagram-sender.ts')
+  return openSender(path)
 }
 
 /** A doorbell for a worker: a descriptor that becomes readable when rung. */

@@ -40,8 +40,8 @@ export interface WorkerSetup {
 }
 
 export type WorkerCommand =
-  /** A new forwarding table, encoded; it is in force from the next packet on. */
-  | { readonly type: 'table'; readonly table: SharedArrayBuffer }
+  /** A new forwarding table, encoded, and memory for the activity of its peers; in force from the next packet on. */
+  | { readonly type: 'table'; readonly table: SharedArrayBuffer; readonly activity: SharedArrayBuffer }
   /** Record at most this many steps, then stop looking; 0 stops at once. */
   | { readonly type: 'trace'; readonly steps: number }
   /** The TUN was opened anew. */

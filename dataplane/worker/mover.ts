@@ -11,6 +11,7 @@ import { PollSet } from '../io/linux/poll-set.ts'
 import { PacketMemory } from '../memory/packet-memory.ts'
 import { type DriverEvents, type OpenDriver, openDriver } from './driver.ts'
 import type { WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
+import { monotonicClock } from './monotonic-clock.ts'
 import { StepRecorder } from './step-recorder.ts'
 
 /** How long a failed socket is not looked at, milliseconds. */
@@ -62,7 +63,7 @@ export class Mover {
           : new UdpEncapsulation(),
       counters: new Counters(setup.counters),
       settings: setup.settings,
-      nowMs: () => performance.now(),
+      nowMs: monotonicClock(),
     })
   }
 
@@ -110,7 +111,7 @@ export class Mover {
         this.waits.setDescriptor(TUN, command.fd)
       }
       if (command.type === 'table') {
-        this.#engine.replaceTable(command.table)
+        this.#engine.replaceTable(command.table, command.activity)
         this.#contact.report({ type: 'table', generation: this.#engine.table.generation })
       }
     }

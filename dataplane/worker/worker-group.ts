@@ -1,6 +1,7 @@
 // All workers of a dataplane as one: worker k owns queue k of the TUN and socket k of the port. Each has the whole table
 // and counters of its own, which are added up here; the sending sockets are everybody's, so that a flow's source port does
 // not depend on who sends it.
+import { mergeTraffic, type PeerTraffic } from '../engine/peer-activity.ts'
 import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { DataplaneWorker, type DataplaneWorkerOptions } from './dataplane-worker.ts'
 import type { RecordedStep } from './messages.ts'
@@ -68,6 +69,18 @@ export class WorkerGroup {
     for (const worker of this.workers) {
       for (const [name, value] of Object.entries(worker.counters.snapshot())) total[name] = (total[name] ?? 0) + value
     }
+    return total
+  }
+
+  /** How often each worker was replaced after it had died. */
+  restarts(): number[] {
+    return this.workers.map(({ counters }) => counters.get('worker.restarts'))
+  }
+
+  /** What passed between this node and each peer, by underlay address (unsigned); times by monotonicClock. */
+  traffic(): Map<number, PeerTraffic> {
+    const total = new Map<number, PeerTraffic>()
+    for (const worker of this.workers) mergeTraffic(total, worker.traffic())
     return total
   }
 

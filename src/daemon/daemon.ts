@@ -11,13 +11,13 @@ import { withDeadline } from '../lease/store-deadline.ts'
 import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
-import { ApiServer } from './api-server.ts'
+import { MeteredStore } from '../store/metered-store.ts'
 import type { Dataplane } from './dataplane.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
 import { NodeAgent } from './node-agent.ts'
+import { Operations } from './operations.ts'
 import { StateDirectory } from './state-directory.ts'
-import { StatusFile, statusOf } from './status-file.ts'
 import { UserspaceDataplane } from './userspace-dataplane.ts'
 
 /** A stop that takes longer is cut off, in milliseconds: a supervisor's patience is short. */
@@ -37,7 +37,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const signals = new SignalWait()
   const dataplane = createDataplane(options, log)
   const state = new StateDirectory(options.stateDirectory, log)
-  const store = await openStore(options, log, clock)
+  const store = new MeteredStore(await openStore(options, log, clock), clock)
   const agent = new NodeAgent({
     store,
     dataplane,
@@ -56,13 +56,12 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   })
   if (!state.exists) await requireStore(store, clock)
   await state.claim()
-  const status = new StatusFile(options.stateDirectory, clock, () => statusOf(agent, dataplane, clock))
-  const api = new ApiServer(options.stateDirectory, dataplane instanceof UserspaceDataplane ? dataplane : null)
+  const operations = new Operations({ agent, dataplane, store, clock, log, options })
   try {
-    return await live(agent, status, api, signals, options, log)
+    await operations.start()
+    return await live(agent, operations, signals, options, log)
   } finally {
-    api.stop()
-    status.stop()
+    operations.stop()
     log.close()
   }
 }
@@ -77,23 +76,13 @@ async function requireStore(store: LeaseStore, clock: Clock): Promise<void> {
   }
 }
 
-async function live(
-  agent: NodeAgent,
-  status: StatusFile,
-  api: ApiServer,
-  signals: SignalWait,
-  options: RunOptions,
-  log: Log,
-) {
-  const starting = agent
-    .start()
-    .then(() => api.start())
-    .then(() => status.write())
+async function live(agent: NodeAgent, operations: Operations, signals: SignalWait, options: RunOptions, log: Log) {
+  const starting = agent.start().then(() => operations.ready())
   starting.catch(() => {}) // a start that a signal interrupted may fail after nobody waits for it any more
-  status.start()
   const first = await Promise.race([starting.then(() => 'started' as const), signals.first])
   const event = first === 'started' ? await Promise.race([agent.lost, signals.first]) : first
   if (event instanceof FlanneletteError) return EXIT.failed
+  operations.stopping()
   log.info(
     'stopping',
     `${event}: stopping, ${options.onExit === 'keep' ? 'device, routes and rules stay' : 'removing all'}`,

@@ -1,6 +1,14 @@
 // status.json in the state directory: what `flannelette lab status` and people with `jq` read. Rewritten when it changed,
 // looked at once a second. The shape is a promise: fields are added, never renamed, and `version` counts the breaks.
-import { type FeatureName, formatAddress, formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import {
+  type FeatureName,
+  formatAddress,
+  formatIpv4,
+  formatMac,
+  formatPrefix,
+  monotonicClock,
+  type PeerTraffic,
+} from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { describeConflict } from '../lease/diff.ts'
@@ -8,7 +16,9 @@ import type { Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentState } from './agent-options.ts'
 import type { Dataplane, LocalVtep } from './dataplane.ts'
+import type { Health } from './health.ts'
 import type { NodeAgent } from './node-agent.ts'
+import { type PeerState, PeerWatch } from './peer-watch.ts'
 
 export const STATUS_FILE = 'status.json'
 const PERIOD_MS = 1000
@@ -24,6 +34,22 @@ export interface LeaseStatus {
   /** ISO 8601, `null` for a reservation. */
   readonly expiresAt: string | null
   readonly revision: number
+}
+
+/** What passed between this node and a peer since the peer is known; times in ISO 8601, `null` for never. */
+export interface TrafficStatus {
+  readonly sentPackets: number
+  readonly sentBytes: number
+  readonly lastSent: string | null
+  readonly receivedPackets: number
+  readonly receivedBytes: number
+  readonly lastReceived: string | null
+}
+
+export interface PeerStatus extends LeaseStatus {
+  /** `null`, as the traffic, where nobody counts per peer (the kernel). */
+  readonly state: PeerState | null
+  readonly traffic: TrafficStatus | null
 }
 
 export interface DaemonStatus {
@@ -53,10 +79,12 @@ export interface DaemonStatus {
     readonly ipv6Network: string | null
     readonly mtu: number
   } | null
-  readonly lease: (LeaseStatus & { readonly state: string; readonly renewedAt: string | null }) | null
+  readonly lease:
+    | (LeaseStatus & { readonly state: string; readonly renewedAt: string | null; readonly renewsAt: string | null })
+    | null
   /** Forwarding table: generation, and the peers behind it in address order. */
   readonly generation: number
-  readonly peers: readonly LeaseStatus[]
+  readonly peers: readonly PeerStatus[]
   readonly pendingPeers: number
   readonly leftOut: readonly {
     readonly subnet: string
@@ -65,6 +93,8 @@ export interface DaemonStatus {
     readonly detail: string
   }[]
   readonly conflicts: readonly string[]
+  /** `null` when nobody judges it. */
+  readonly health: Health | null
   /** What the node lacks of rules and routes on its host, `null` when nothing. */
   readonly hostProblem: string | null
   /** Who was refused by the source check lately, the latest first, at most 32. */
@@ -79,8 +109,19 @@ export interface DaemonStatus {
   readonly counters: Readonly<Record<string, number>>
 }
 
+/** What remembers from one status to the next. */
+export interface StatusMemory {
+  readonly watch: PeerWatch
+  readonly health: { look(): Health } | null
+}
+
 /** Everything there is to say of an agent now. */
-export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): DaemonStatus {
+export function statusOf(
+  agent: NodeAgent,
+  dataplane: Dataplane,
+  clock: Clock,
+  memory: StatusMemory = { watch: new PeerWatch(), health: null },
+): DaemonStatus {
   const { local, manager, peers } = agent
   // Before the features: what the counters tell of a downgrade is part of these.
   const counters = local === null ? {} : dataplane.counters()
@@ -98,14 +139,20 @@ export function statusOf(agent: NodeAgent, dataplane: Dataplane, clock: Clock): 
     lease:
       manager === null
         ? null
-        : { ...leaseStatus(manager.lease), state: manager.state, renewedAt: isoOrNull(manager.lastRenewalWallMs) },
+        : {
+            ...leaseStatus(manager.lease),
+            state: manager.state,
+            renewedAt: isoOrNull(manager.lastRenewalWallMs),
+            renewsAt: isoOrNull(toWallSecond(clock, manager.renewalDueInMs)),
+          },
     generation: peers.generation,
-    peers: peers.peers.map(leaseStatus),
+    peers: peerStatuses(peers.peers, dataplane, clock, memory.watch),
     pendingPeers: dataplane.pendingPeers(),
     leftOut: peers.leftOut.map(({ lease, subnet, reason, detail }) => {
       return { subnet, publicIp: formatIpv4(lease.attributes.publicIp), reason, detail }
     }),
     conflicts: peers.conflicts.map(describeConflict),
+    health: memory.health?.look() ?? null,
     hostProblem: agent.hostProblem,
     offenders: dataplane.offenders().map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {
       const [outer, inner] = [formatIpv4(outerSource), formatAddress(innerSource)]
@@ -168,6 +215,33 @@ function nodeStatus(local: LocalVtep): DaemonStatus['node'] {
     ipv6Network: local.ipv6Network === null ? null : formatPrefix(local.ipv6Network),
     mtu: local.mtuBytes,
   }
+}
+
+const monotonicMs = monotonicClock()
+/** From the dataplane's clock to the wall clock: the same until that one is set, so that a time does not look new each time. */
+let wallOffsetMs = Number.NaN
+const CLOCK_STEP_MS = 1000
+
+function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Clock, watch: PeerWatch): PeerStatus[] {
+  const nowMs = monotonicMs()
+  const traffic = dataplane.traffic()
+  const states = watch.look(traffic ?? new Map(), nowMs)
+  const offsetMs = clock.wallMs() - nowMs
+  if (!(Math.abs(offsetMs - wallOffsetMs) < CLOCK_STEP_MS)) wallOffsetMs = offsetMs
+  const iso = (atMs: number) => (atMs === 0 ? null : new Date(atMs + wallOffsetMs).toISOString())
+  const inWords = ({ lastSentMs, lastReceivedMs, ...sums }: PeerTraffic): TrafficStatus => {
+    return { ...sums, lastSent: iso(lastSentMs), lastReceived: iso(lastReceivedMs) }
+  }
+  return peers.map((lease) => {
+    const seen = traffic?.get(lease.attributes.publicIp)
+    const state = states.get(lease.attributes.publicIp) ?? null
+    return { ...leaseStatus(lease), state, traffic: seen === undefined ? null : inWords(seen) }
+  })
+}
+
+/** In whole seconds: what is computed anew each time should not look new each time. */
+function toWallSecond(clock: Clock, inMs: number | null): number | null {
+  return inMs === null ? null : Math.round((clock.wallMs() + inMs) / 1000) * 1000
 }
 
 function leaseStatus(lease: Lease): LeaseStatus {

@@ -7,8 +7,10 @@ import {
   type FeatureName,
   formatIpv4,
   keepOverlayDevice,
+  mergeTraffic,
   type Offender,
   type OpenTun,
+  type PeerTraffic,
   type Prefix,
   type RecordedStep,
   receiveDatagramsOneByOne,
@@ -64,6 +66,9 @@ export class UserspaceDataplane implements Dataplane {
   #counted: Readonly<Record<string, number>> = {}
   /** The books as they were closed. */
   #lastCounters: Readonly<Record<string, number>> = {}
+  /** Of workers that are gone for good. */
+  #pastTraffic: ReadonlyMap<number, PeerTraffic> | null = null
+  #pastRestarts: readonly number[] = []
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
   /** The underlay address is not on its interface: nothing can be sent from it. */
@@ -171,6 +176,8 @@ export class UserspaceDataplane implements Dataplane {
     await this.#workers?.stop()
     this.#lastCounters = this.counters()
     this.#counted = this.#workerCounters()
+    this.#pastTraffic = this.traffic()
+    this.#pastRestarts = this.workerRestarts()
     this.#workers = null
   }
 
@@ -227,6 +234,18 @@ export class UserspaceDataplane implements Dataplane {
     }
   }
 
+  traffic(): ReadonlyMap<number, PeerTraffic> | null {
+    const traffic = this.#workers?.traffic()
+    if (traffic === undefined) return this.#pastTraffic
+    mergeTraffic(traffic, this.#pastTraffic ?? new Map())
+    return traffic
+  }
+
+  workerRestarts(): readonly number[] {
+    const restarts = this.#workers?.restarts().map((times, worker) => times + (this.#pastRestarts[worker] ?? 0))
+    return restarts ?? this.#pastRestarts
+  }
+
   features(): readonly Feature[] {
     return this.#report.features
   }
@@ -243,6 +262,11 @@ export class UserspaceDataplane implements Dataplane {
   /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
     return this.impairment() === null ? 0 : this.#peers.length
+  }
+
+  /** Whether there is something to trace. */
+  get isStarted(): boolean {
+    return this.#workers !== null
   }
 
   /** Records at most `steps` steps of the engine; see WorkerGroup.trace. */

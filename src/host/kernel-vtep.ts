@@ -120,6 +120,15 @@ export class KernelVtep implements Dataplane {
     return this.#options.namespace === undefined ? deviceCounters(this.#device) : {}
   }
 
+  /** The kernel counts for the whole device. */
+  traffic(): null {
+    return null
+  }
+
+  workerRestarts(): readonly [] {
+    return []
+  }
+
   /** The kernel checks no source. */
   offenders(): readonly [] {
     return []

@@ -95,6 +95,17 @@ export class LeaseManager {
     return this.#lastRenewalWallMs
   }
 
+  /** Whether its lifetime is over without a renewal: the store may have given the subnet to another. */
+  get isExpired(): boolean {
+    return this.#options.clock.bootMs() >= this.#expiresAtBootMs
+  }
+
+  /** Milliseconds until a renewal is due, negative when it is overdue; `null` for a lease that needs none. */
+  get renewalDueInMs(): number | null {
+    const dueMs = this.#renewAtBootMs - this.#options.clock.bootMs()
+    return Number.isFinite(dueMs) ? dueMs : null
+  }
+
   start(): void {
     this.#armTick()
     void this.#watch()

@@ -101,7 +101,8 @@ beforeAll(() => {
 afterAll(() => rmSync(place, { recursive: true, force: true }))
 
 test('it holds the program and its pages, and nothing that only its makers need', () => {
-  const ours = /^(dist\/(src|dataplane)\/.+\.c?js|docs\/.+\.md|README\.md|LICENSE|package\.json)$/
+  const ours =
+    /^(dist\/(src|dataplane)\/.+\.c?js|docs\/.+\.md|docs\/status\.schema\.json|docs\/deploy\/.+|README\.md|LICENSE|package\.json)$/
   expect(packed.filter((path) => !ours.test(path))).toEqual([])
   expect(packed).toContain('dist/src/launcher.cjs')
   expect(packed).toContain('dist/dataplane/memory/kernels.generated.js')

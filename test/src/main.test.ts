@@ -280,6 +280,22 @@ test('a store that does not exist is one line with the remedy, exit code 1', asy
   expect(err).toMatch(new RegExp(`^flannelette: .*${directory}/none.*--store\\n$`))
 })
 
+test.each([
+  [[]],
+  [['run']],
+  [['status']],
+  [['ping']],
+  [['doctor']],
+  [['config', 'check']],
+  [['lab']],
+  [['lab', 'ping']],
+])('the help of %j tells the exit codes, once', async (words) => {
+  const { out, code } = await run(...words, '--help')
+  expect(code).toBe(0)
+  expect(out.match(/exit codes/gi)).toHaveLength(1)
+  expect(out).toMatch(/^exit codes:.*\b2\b/ims)
+})
+
 test.each([['--help'], ['run', '--help']])('%s %s begins with examples and lists the exit codes', async (...argv) => {
   const { code, out, err } = await run(...argv)
   expect([code, err]).toEqual([0, ''])

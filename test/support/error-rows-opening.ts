@@ -2,6 +2,7 @@
 // without, what is given up, and that no descriptor is left open.
 import { expect } from 'vitest'
 import { EACCES, EADDRINUSE, EADDRNOTAVAIL, EBUSY, EINVAL, EIO, EPERM } from '../../dataplane/io/errno.ts'
+import { openSender } from '../../dataplane/io/linux/datagram-sender.ts'
 import { testSegmentedSend } from '../../dataplane/io/linux/gso-self-test.ts'
 import { deviceMtu, openTun, openTunQueues, setPersistent } from '../../dataplane/io/linux/tun.ts'
 import { openSenders, openUdpSocket, openUdpSockets } from '../../dataplane/io/linux/udp-socket.ts'
@@ -268,4 +269,24 @@ const SELF_TEST_ROWS: readonly ErrorRow[] = [
   },
 ]
 
-export const OPENING_ROWS: readonly ErrorRow[] = [...TUN_ROWS, ...SOCKET_ROWS, ...OPTION_ROWS, ...SELF_TEST_ROWS]
+const DATAGRAM_ROWS: readonly ErrorRow[] = [
+  ...rowsOf('socket', 'a sender to a Unix socket', { EMFILE, ENFILE }, 'is an errno', (errno) => {
+    refuseCall('socket', errno)
+    expect(openSender('/run/notify')).toBe(errno)
+  }),
+  ...rowsOf('sendto', 'a Unix socket', { EAGAIN: 11, ENOENT, ECONNREFUSED: 111 }, 'is told, nothing else', (errno) => {
+    refuseCall('sendto', errno)
+    const sender = openSender('/run/notify')
+    if (typeof sender === 'number') throw new Error('it was not opened')
+    expect([sender.send('READY=1'), sender.send('READY=1')]).toEqual([errno, 0])
+    expect(closes()).toBe(0)
+  }),
+]
+
+export const OPENING_ROWS: readonly ErrorRow[] = [
+  ...TUN_ROWS,
+  ...SOCKET_ROWS,
+  ...OPTION_ROWS,
+  ...SELF_TEST_ROWS,
+  ...DATAGRAM_ROWS,
+]

@@ -1,5 +1,6 @@
 // A dataplane that moves nothing and remembers what it was told.
 import type { Offender } from '../../dataplane/engine/offenders.ts'
+import type { PeerTraffic } from '../../dataplane/engine/peer-activity.ts'
 import { type Feature, works } from '../../dataplane/io/feature.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from '../../src/daemon/dataplane.ts'
@@ -12,6 +13,10 @@ export class FakeDataplane implements Dataplane {
   local: LocalVtep | null = null
   /** What `offenders` gives. */
   refused: readonly Offender[] = []
+  /** What `traffic` gives. */
+  passed: Map<number, PeerTraffic> | null = null
+  /** What `pendingPeers` gives. */
+  pending = 0
   outline: VtepOutline | null = null
   trouble: string | null = null
   /** Every table that was handed over, with its cause. */
@@ -59,6 +64,14 @@ export class FakeDataplane implements Dataplane {
     return { 'outbound.packets.read': 7 }
   }
 
+  traffic(): ReadonlyMap<number, PeerTraffic> | null {
+    return this.passed
+  }
+
+  workerRestarts(): readonly number[] {
+    return [0, 2]
+  }
+
   offenders(): readonly Offender[] {
     return this.refused
   }
@@ -68,7 +81,7 @@ export class FakeDataplane implements Dataplane {
   }
 
   pendingPeers(): number {
-    return 0
+    return this.pending
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {

@@ -94,6 +94,7 @@ export const libcModule = {
   },
   duplicate: given('duplicate'),
   socketDrops: given('socketDrops'),
+  sendto: (fd: number, bytes: Uint8Array, flags: number) => scripted.call('sendto', [fd, bytes.length, flags]),
   sendmmsg: given('sendmmsg'),
   recvmmsg: given('recvmmsg'),
 }

@@ -36,6 +36,7 @@ const calls = {
   getsockopt: declare('int getsockopt(int, int, int, void *, void *)'),
   sendmmsg: declare('int sendmmsg(int, uintptr_t, unsigned int, int)'),
   recvmmsg: declare('int recvmmsg(int, uintptr_t, unsigned int, int, uintptr_t)'),
+  sendto: declare('long sendto(int, void *, size_t, int, void *, unsigned int)'),
   memcpy: declare('uintptr_t memcpy(void *, void *, size_t)'),
 }
 
@@ -135,6 +136,11 @@ export function sendmmsg(fd: number, messages: number, count: number, flags: num
 /** Never with a timeout: the kernel checks it only after a datagram has arrived (recvmmsg(2), BUGS). */
 export function recvmmsg(fd: number, messages: number, count: number, flags: number): number {
   return orErrno(calls.recvmmsg(fd, messages, count, flags, 0))
+}
+
+/** Bytes sent to `address` (a structure of its family), or -errno. */
+export function sendto(fd: number, bytes: Uint8Array, flags: number, address: Uint8Array): number {
+  return orErrno(calls.sendto(fd, bytes, bytes.length, flags, address, address.length))
 }
 
 /** Process address of an array's first byte: memcpy(3) returns its destination. The array must not move (shared memory). */

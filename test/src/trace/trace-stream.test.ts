@@ -31,9 +31,16 @@ afterEach(() => {
   for (const server of servers.splice(0)) server.stop()
 })
 
+const noStatus = () => {
+  throw new Error('nobody asks')
+}
+
+const apiServer = (directory: string, traceable: Traceable | null) =>
+  new ApiServer({ path: join(directory, API_SOCKET), traceable, status: noStatus })
+
 async function serve(traceable: Traceable | null): Promise<string> {
   const directory = temporaryDirectory()
-  const server = new ApiServer(directory, traceable)
+  const server = apiServer(directory, traceable)
   servers.push(server)
   await server.start()
   return join(directory, API_SOCKET)
@@ -85,7 +92,7 @@ describe('the trace stream', () => {
   it('takes over the socket of a daemon that died', async () => {
     const directory = temporaryDirectory()
     for (let start = 0; start < 2; start++) {
-      const server = new ApiServer(directory, new FakeTraceable())
+      const server = apiServer(directory, new FakeTraceable())
       servers.push(server)
       await server.start()
     }

@@ -1,0 +1,125 @@
+// What passed between this node and each of its peers, and when last: cells in shared memory, beside the forwarding table
+// whose peers they are of. One writer (the engine that forwards by that table), readable by any thread. Written once a
+// message or train, not once a packet. Cells are 64-bit floats, as counters are.
+import type { ForwardingTable } from '../forwarding/forwarding-table.ts'
+
+const SENT_PACKETS = 0
+const SENT_BYTES = 1
+const LAST_SENT = 2
+const RECEIVED_PACKETS = 3
+const RECEIVED_BYTES = 4
+const LAST_RECEIVED = 5
+const CELLS = 6
+/** Of a cell's peer: there is none. */
+const NONE = -1
+
+/** Sums since the peer is known. Bytes are those of inner packets. Times by the engine's clock in ms, 0 for never. */
+export interface PeerTraffic {
+  readonly sentPackets: number
+  readonly sentBytes: number
+  readonly lastSentMs: number
+  /** Only what passed the source check. A super-packet of a kernel next door counts as one. */
+  readonly receivedPackets: number
+  readonly receivedBytes: number
+  readonly lastReceivedMs: number
+}
+
+/** Memory for the cells of a table's peers. */
+export function activityMemory(peers: number): SharedArrayBuffer {
+  return new SharedArrayBuffer(peers * CELLS * 8)
+}
+
+/** Takes notes for one engine. */
+export class PeerActivity {
+  readonly #nowMs: () => number
+  #table: ForwardingTable
+  #cells: Float64Array
+  #present = 0
+  /** The peer of the last note is often that of the next. A signed address. */
+  #lastAddress = 0
+  #lastCell = NONE
+
+  /** `nowMs`: any origin but a positive value. */
+  constructor(nowMs: () => number, table: ForwardingTable) {
+    this.#nowMs = nowMs
+    this.#table = table
+    this.#cells = new Float64Array(activityMemory(table.peerCount))
+  }
+
+  /** Notes what passes by this table from now on, in memory for its peers. */
+  replaceTable(table: ForwardingTable, memory: SharedArrayBuffer): void {
+    this.#table = table
+    this.#cells = new Float64Array(memory)
+    this.#lastAddress = 0
+    this.#lastCell = NONE
+  }
+
+  /** Looks at the clock, once a run: what it gives is boxed, and a look for each send would be felt as garbage. */
+  look(): void {
+    this.#present = this.#nowMs()
+  }
+
+  /** `address` is the peer's on the underlay, signed. What is no peer's is not noted. */
+  sent(address: number, packets: number, bytes: number): void {
+    const cell = this.#cellOf(address)
+    if (cell === NONE) return
+    const cells = this.#cells
+    cells[cell + SENT_PACKETS]! += packets
+    cells[cell + SENT_BYTES]! += bytes
+    cells[cell + LAST_SENT] = this.#present
+  }
+
+  received(address: number, packets: number, bytes: number): void {
+    const cell = this.#cellOf(address)
+    if (cell === NONE) return
+    const cells = this.#cells
+    cells[cell + RECEIVED_PACKETS]! += packets
+    cells[cell + RECEIVED_BYTES]! += bytes
+    cells[cell + LAST_RECEIVED] = this.#present
+  }
+
+  #cellOf(address: number): number {
+    if (address !== this.#lastAddress) {
+      const peer = this.#table.peerIndex(address)
+      this.#lastAddress = address
+      this.#lastCell = peer === NONE ? NONE : peer * CELLS
+    }
+    return this.#lastCell
+  }
+}
+
+/** Adds what the cells of a table's peers hold to `total`, by underlay address (unsigned). Safe on any thread. */
+export function addTraffic(total: Map<number, PeerTraffic>, table: ForwardingTable, memory: SharedArrayBuffer): void {
+  const cells = new Float64Array(memory)
+  for (const [peer, address] of table.peerAddresses.entries()) {
+    const at = peer * CELLS
+    const before = total.get(address)
+    total.set(address, {
+      sentPackets: (before?.sentPackets ?? 0) + cells[at + SENT_PACKETS]!,
+      sentBytes: (before?.sentBytes ?? 0) + cells[at + SENT_BYTES]!,
+      lastSentMs: Math.max(before?.lastSentMs ?? 0, cells[at + LAST_SENT]!),
+      receivedPackets: (before?.receivedPackets ?? 0) + cells[at + RECEIVED_PACKETS]!,
+      receivedBytes: (before?.receivedBytes ?? 0) + cells[at + RECEIVED_BYTES]!,
+      lastReceivedMs: Math.max(before?.lastReceivedMs ?? 0, cells[at + LAST_RECEIVED]!),
+    })
+  }
+}
+
+/** Adds up what several engines have noted. */
+export function mergeTraffic(total: Map<number, PeerTraffic>, more: ReadonlyMap<number, PeerTraffic>): void {
+  for (const [address, one] of more) {
+    const other = total.get(address)
+    total.set(address, other === undefined ? one : sumOf(one, other))
+  }
+}
+
+function sumOf(one: PeerTraffic, other: PeerTraffic): PeerTraffic {
+  return {
+    sentPackets: one.sentPackets + other.sentPackets,
+    sentBytes: one.sentBytes + other.sentBytes,
+    lastSentMs: Math.max(one.lastSentMs, other.lastSentMs),
+    receivedPackets: one.receivedPackets + other.receivedPackets,
+    receivedBytes: one.receivedBytes + other.receivedBytes,
+    lastReceivedMs: Math.max(one.lastReceivedMs, other.lastReceivedMs),
+  }
+}

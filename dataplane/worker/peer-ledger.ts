@@ -1,0 +1,45 @@
+// The main thread's account of what passed between a worker and its peers: the memory of the table in force, and the sums of
+// those before it, so that a new table forgets nothing of peers that stay.
+import { activityMemory, addTraffic, mergeTraffic, type PeerTraffic } from '../engine/peer-activity.ts'
+import { ForwardingTable } from '../forwarding/forwarding-table.ts'
+
+interface Page {
+  readonly table: ForwardingTable
+  readonly memory: SharedArrayBuffer
+}
+
+export class PeerLedger {
+  /** The last one is of the latest table; those before it may still be written to. */
+  #pages: Page[] = []
+  /** Of tables that no engine forwards by any more. */
+  #past = new Map<number, PeerTraffic>()
+
+  /** Memory for the peers of a table that is about to be handed over. */
+  open(encoded: SharedArrayBuffer): SharedArrayBuffer {
+    const table = new ForwardingTable(encoded)
+    const memory = activityMemory(table.peerCount)
+    this.#pages.push({ table, memory })
+    return memory
+  }
+
+  /** The engine forwards by the table of that generation: what was noted by earlier ones is final. */
+  settle(generation: number): void {
+    const latest = this.#pages.at(-1)
+    if (latest === undefined) return
+    for (const { table, memory } of this.#pages.filter((page) => page.table.generation < generation)) {
+      addTraffic(this.#past, table, memory)
+    }
+    this.#pages = this.#pages.filter((page) => page.table.generation >= generation)
+    for (const address of this.#past.keys()) if (!latest.table.hasPeer(address)) this.#past.delete(address)
+  }
+
+  /** Of the latest table's peers, by underlay address (unsigned). */
+  traffic(): Map<number, PeerTraffic> {
+    const total = new Map<number, PeerTraffic>()
+    for (const { table, memory } of this.#pages) addTraffic(total, table, memory)
+    const latest = this.#pages.at(-1)?.table
+    for (const address of total.keys()) if (latest?.hasPeer(address) !== true) total.delete(address)
+    mergeTraffic(total, this.#past)
+    return total
+  }
+}

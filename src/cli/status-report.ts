@@ -1,0 +1,93 @@
+// What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and the
+// exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
+import { DROP_REASON_NAMES, DROP_REASONS } from '../../dataplane/index.ts'
+import type { DaemonStatus } from '../daemon/status-file.ts'
+import type { StatusFound } from '../daemon/status-source.ts'
+import { EXIT } from '../errors.ts'
+
+export interface DropReport {
+  readonly direction: 'outbound' | 'inbound'
+  readonly reason: string
+  readonly packets: number
+  readonly about: string
+}
+
+export interface StatusReport {
+  /** Counts the breaks of this form: fields are added, never renamed. */
+  readonly version: 1
+  readonly daemon: 'running' | 'dead'
+  /** Whether all is well: the exit code is 0 then. */
+  readonly ready: boolean
+  readonly warnings: readonly string[]
+  readonly drops: readonly DropReport[]
+  /** The command to type next. */
+  readonly next: string
+  readonly status: DaemonStatus
+}
+
+export function reportOf({ isLive, status }: StatusFound): StatusReport {
+  return {
+    version: 1,
+    daemon: isLive ? 'running' : 'dead',
+    ready: isLive && status.state === 'ready' && (status.health?.ready ?? true),
+    warnings: isLive
+      ? warningsOf(status)
+      : [`the daemon (pid ${status.pid}) does not answer: this is what it said last`],
+    drops: dropsOf(status.counters),
+    next: isLive ? nextCommand(status) : 'systemctl restart flannelette; journalctl -u flannelette -e',
+    status,
+  }
+}
+
+export function exitCodeOf(report: StatusReport): number {
+  if (report.daemon === 'dead') return EXIT.unreachable
+  return report.ready ? EXIT.ok : EXIT.failed
+}
+
+/** Most packets first. */
+function dropsOf(counters: DaemonStatus['counters']): DropReport[] {
+  const drops = (['outbound', 'inbound'] as const).flatMap((direction) =>
+    DROP_REASON_NAMES.map((reason): DropReport => {
+      const packets = ['dropped', 'lost'].reduce(
+        (sum, how) => sum + (counters[`${direction}.${how}.${reason}`] ?? 0),
+        0,
+      )
+      return { direction, reason, packets, about: DROP_REASONS[reason].about }
+    }),
+  )
+  return drops.filter(({ packets }) => packets > 0).sort((a, b) => b.packets - a.packets)
+}
+
+/** The gravest first. */
+function warningsOf(status: DaemonStatus): string[] {
+  const failed = (status.health?.checks ?? []).filter(({ ok }) => !ok)
+  const silent = status.peers.filter(({ state }) => state === 'no-answer')
+  const downgrades = Object.entries(status.features).filter(
+    ([name, feature]) => feature?.on === false && (status.counters[`downgrade.${name}`] ?? 0) > 0,
+  )
+  const [offender] = status.offenders
+  const ports = status.counters['downgrade.source-ports'] ?? 0
+  const restarts = status.counters['worker.restarts'] ?? 0
+  return [
+    ...failed.map(({ name, about }) => `${name}: ${about}`),
+    ...(status.health?.notes ?? []),
+    ...silent.map((peer) => `sending to ${peer.publicIp} (${peer.subnet}), but nothing comes back`),
+    ...status.leftOut.map((peer) => `no forwarding to ${peer.subnet} (${peer.publicIp}): ${peer.detail}`),
+    ...status.conflicts,
+    ...(offender === undefined
+      ? []
+      : [`refused ${offender.innerSource} from ${offender.outerSource} (${offender.reason})`]),
+    ...(restarts > 0 ? [`workers died and were replaced ${restarts} times`] : []),
+    ...downgrades.map(([name, feature]) => `${name} is not used: ${feature!.why}`),
+    ...(ports > 0 ? [`${ports} source ports are missing`] : []),
+  ]
+}
+
+function nextCommand(status: DaemonStatus): string {
+  const silent = status.peers.find(({ state }) => state === 'no-answer')
+  if (silent !== undefined) return `flannelette ping ${silent.publicIp}`
+  const isWell = status.state === 'ready' && (status.health?.ready ?? true)
+  if (!isWell) return status.state === 'starting' ? 'flannelette status --wait --for ready' : 'flannelette doctor'
+  const [peer] = status.peers
+  return peer === undefined ? 'flannelette status --wait --for peers=1' : `flannelette ping ${peer.publicIp}`
+}

@@ -1,0 +1,124 @@
+// A status report for people, on one screen: what is well in few words, what is not in more.
+import { formatSpan } from './duration.ts'
+import type { StatusReport } from './status-report.ts'
+import { mark, paint, shown, type Terminal, table } from './table.ts'
+
+/** Peers on one screen; those in trouble come first. `-o wide` shows all. */
+const PEERS_SHOWN = 15
+const DROPS_SHOWN = 8
+const WARNINGS_SHOWN = 8
+
+type Peer = StatusReport['status']['peers'][number]
+
+const STATES: Readonly<Record<NonNullable<Peer['state']>, { good: boolean; words: string }>> = {
+  'no-answer': { good: false, words: 'sending, nothing comes back' },
+  sending: { good: true, words: 'sending' },
+  active: { good: true, words: 'active' },
+  idle: { good: true, words: 'idle' },
+}
+
+/** `nowMs` is the wall clock; `wide` shows everything. */
+export function statusText(report: StatusReport, terminal: Terminal, nowMs: number, wide: boolean): string {
+  const parts = [
+    heading(report, terminal),
+    facts(report, nowMs),
+    peersText(report, terminal, nowMs, wide),
+    dropsText(report, terminal, wide),
+    wide ? featuresText(report, terminal) : '',
+    warningsText(report, terminal, wide),
+    `next: ${paint('bold', report.next, terminal)}\n`,
+  ]
+  return shown(parts.filter(Boolean).join('\n'), terminal)
+}
+
+/** What `-o name` prints: one peer a line. */
+export function peerNames({ status }: StatusReport): string {
+  return status.peers.map(({ publicIp }) => `peer/${publicIp}\n`).join('')
+}
+
+function heading({ daemon, ready, status }: StatusReport, terminal: Terminal): string {
+  const state = daemon === 'dead' ? 'not answering' : status.state
+  const how = status.dataplane === 'kernel' ? 'kernel dataplane' : `${status.dataplane} dataplane, ${status.driver}`
+  const who = status.lease?.publicIp ?? status.node?.underlayAddress ?? 'this node'
+  return `${mark(ready, terminal)} ${paint('bold', `${who} ${state}`, terminal)} · ${how} · pid ${status.pid}\n`
+}
+
+function facts({ status }: StatusReport, nowMs: number): string {
+  const { lease, node, store } = status
+  const until = (iso: string | null) => (iso === null ? 'never' : `in ${formatSpan(Date.parse(iso) - nowMs)} (${iso})`)
+  const lines =
+    lease === null
+      ? [['lease', 'none yet']]
+      : [
+          ['lease', `${[lease.subnet, lease.ipv6Subnet].filter(Boolean).join(' and ')}, ${lease.state}`],
+          ['public IP', node === null ? lease.publicIp : `${lease.publicIp} on ${node.underlayInterface}`],
+          ['expires', until(lease.expiresAt)],
+          ['renewal', until(lease.renewsAt)],
+        ]
+  if (node !== null) lines.push(['device', `${node.device}, MTU ${node.mtu}, VNI ${node.vni}, UDP port ${node.port}`])
+  lines.push(['store', store.reachable ? `${store.name} answers` : `${store.name} is away: ${store.why}`])
+  lines.push(['table', `generation ${status.generation}, ${status.peers.length} peers, ${status.pendingPeers} pending`])
+  return lines.map(([name, text]) => `${name!.padEnd(10)} ${text}\n`).join('')
+}
+
+function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, wide: boolean): string {
+  if (status.peers.length === 0) return 'no peers\n'
+  const worst = (peer: Peer) => (peer.state === 'no-answer' ? 0 : 1)
+  const sorted = [...status.peers].sort((a, b) => worst(a) - worst(b))
+  const listed = wide ? sorted : sorted.slice(0, PEERS_SHOWN)
+  const ago = (iso: string | null | undefined) => {
+    if (iso === undefined) return '-'
+    return iso === null ? 'never' : `${formatSpan(nowMs - Date.parse(iso))} ago`
+  }
+  const columns = ['PEER', 'SUBNET', 'STATE', 'LAST OUT', 'LAST IN', 'SENT', 'RECEIVED']
+  const rows = listed.map((peer) => {
+    const { publicIp, subnet, traffic, ipv6Subnet, vtepMac, expiresAt } = peer
+    const counts = [String(traffic?.sentPackets ?? '-'), String(traffic?.receivedPackets ?? '-')]
+    const cells = [
+      publicIp,
+      subnet,
+      stateOf(peer, terminal),
+      ago(traffic?.lastSent),
+      ago(traffic?.lastReceived),
+      ...counts,
+    ]
+    return wide ? [...cells, ipv6Subnet ?? '-', vtepMac ?? '-', expiresAt ?? 'never'] : cells
+  })
+  const text = table(wide ? [...columns, 'IPV6 SUBNET', 'MAC', 'EXPIRES'] : columns, rows)
+  const rest = sorted.length - listed.length
+  return rest === 0 ? text : `${text}and ${rest} more: -o wide\n`
+}
+
+function stateOf({ state }: Peer, terminal: Terminal): string {
+  if (state === null) return 'not counted'
+  const { good, words } = STATES[state]
+  return `${mark(good, terminal)} ${words}`
+}
+
+function dropsText({ drops }: StatusReport, terminal: Terminal, wide: boolean): string {
+  if (drops.length === 0) return `no packet dropped\n`
+  const rows = drops
+    .slice(0, wide ? drops.length : DROPS_SHOWN)
+    .map(({ packets, direction, reason, about }) => [
+      String(packets),
+      direction,
+      paint('yellow', reason, terminal),
+      about,
+    ])
+  const rest = drops.length - rows.length
+  return `${table(['DROPPED', 'DIRECTION', 'REASON', 'MEANING'], rows)}${rest > 0 ? `and ${rest} more reasons: -o wide\n` : ''}`
+}
+
+function featuresText({ status }: StatusReport, terminal: Terminal): string {
+  const rows = Object.entries(status.features).map(([name, feature]) => {
+    return [name, mark(feature!.on, terminal), feature!.why]
+  })
+  return rows.length === 0 ? '' : table(['FEATURE', 'USED', 'WHY'], rows)
+}
+
+function warningsText({ warnings }: StatusReport, terminal: Terminal, wide: boolean): string {
+  const listed = wide ? warnings : warnings.slice(0, WARNINGS_SHOWN)
+  const rest = warnings.length - listed.length
+  const lines = listed.map((warning) => `${paint('yellow', 'warning', terminal)}: ${warning}\n`)
+  return [...lines, ...(rest > 0 ? [`and ${rest} more warnings: -o wide\n`] : [])].join('')
+}

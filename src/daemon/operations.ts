@@ -1,0 +1,136 @@
+// Everything by which a running node is looked at: status.json, the local socket, probes and metrics over HTTP, systemd.
+// One place, so that all of them say the same; none of them touches what it looks at.
+import { join } from 'node:path'
+import type { Clock, Timer } from '../clock.ts'
+import type { Endpoint, RunOptions } from '../config/options.ts'
+import type { Log } from '../log.ts'
+import { packageVersion } from '../package-version.ts'
+import type { MeteredStore } from '../store/metered-store.ts'
+import { API_SOCKET, ApiServer } from './api-server.ts'
+import type { Dataplane } from './dataplane.ts'
+import { every, HealthWatch, LoopLag } from './health.ts'
+import type { MetricFacts, Metrics } from './metrics.ts'
+import type { NodeAgent } from './node-agent.ts'
+import { PeerWatch } from './peer-watch.ts'
+import { listenersOf, ProbeServer } from './probe-server.ts'
+import { StatusFile, statusOf } from './status-file.ts'
+import { statusLine } from './status-line.ts'
+import { SystemdNotifier } from './systemd.ts'
+import { UserspaceDataplane } from './userspace-dataplane.ts'
+
+/** How often systemd gets a new line, if there is one, milliseconds. */
+const STATUS_LINE_MS = 1000
+
+export interface OperationsOptions {
+  readonly agent: NodeAgent
+  readonly dataplane: Dataplane
+  readonly store: MeteredStore
+  readonly clock: Clock
+  readonly log: Log
+  readonly options: Pick<
+    RunOptions,
+    'stateDirectory' | 'apiSocket' | 'healthzIp' | 'healthzPort' | 'metricsAddress' | 'metricsPeers'
+  >
+}
+
+export class Operations {
+  readonly #parts: OperationsOptions
+  readonly #lag = new LoopLag()
+  readonly #health: HealthWatch
+  readonly #watch = new PeerWatch()
+  readonly #file: StatusFile
+  readonly #api: ApiServer
+  readonly #probes: ProbeServer
+  #metrics: Metrics | null = null
+  #systemd: SystemdNotifier | null = null
+  #timer: Timer | null = null
+
+  constructor(parts: OperationsOptions) {
+    const { agent, dataplane, clock, options } = parts
+    this.#parts = parts
+    this.#health = new HealthWatch(agent, dataplane, () => this.#lag.lagMs)
+    this.#file = new StatusFile(options.stateDirectory, clock, () => this.#status())
+    this.#api = new ApiServer({
+      path: options.apiSocket ?? join(options.stateDirectory, API_SOCKET),
+      traceable: dataplane instanceof UserspaceDataplane ? dataplane : null,
+      status: () => this.#status(),
+    })
+    const health: Endpoint | null =
+      options.healthzPort === 0 ? null : { host: options.healthzIp, port: options.healthzPort }
+    this.#probes = new ProbeServer({
+      listeners: listenersOf(health, options.metricsAddress ?? null),
+      health: () => this.#health.look(),
+      metrics: () => this.#metrics!.page(),
+    })
+  }
+
+  /** Before the node starts: who asks meanwhile is told that it does. @throws FlanneletteError `port-busy`, `usage` */
+  async start(): Promise<void> {
+    const { options, log, clock } = this.#parts
+    this.#lag.start()
+    if (options.metricsAddress !== undefined) {
+      const { Metrics } = await import('./metrics.ts')
+      this.#metrics = new Metrics(() => this.#facts())
+    }
+    await this.#probes.start()
+    await this.#api.start()
+    this.#systemd = await SystemdNotifier.fromEnvironment(process.env, log)
+    this.#file.start()
+    this.#sayStatus()
+    if (this.#systemd !== null) this.#timer = every(clock, STATUS_LINE_MS, () => this.#sayStatus())
+  }
+
+  /** The node forwards. */
+  ready(): void {
+    this.#file.write()
+    this.#sayStatus()
+    this.#systemd?.ready()
+  }
+
+  stopping(): void {
+    this.#sayStatus()
+    this.#systemd?.stopping()
+  }
+
+  stop(): void {
+    this.#timer?.cancel()
+    this.#lag.stop()
+    this.#probes.stop()
+    this.#api.stop()
+    this.#file.stop()
+    this.#systemd?.close()
+  }
+
+  #status() {
+    const { agent, dataplane, clock } = this.#parts
+    return statusOf(agent, dataplane, clock, { watch: this.#watch, health: this.#health })
+  }
+
+  #sayStatus(): void {
+    if (this.#systemd !== null) this.#systemd.status(statusLine(this.#status()))
+  }
+
+  #facts(): MetricFacts {
+    const { agent, dataplane, store, options } = this.#parts
+    const status = this.#status()
+    const { manager, peers } = agent
+    const expiresAtMs = manager?.lease.expiresAtMs ?? Number.POSITIVE_INFINITY
+    const seconds = (iso: string | null | undefined) => (iso == null ? 0 : Date.parse(iso) / 1000)
+    return {
+      version: packageVersion(),
+      counters: status.counters,
+      forwardingEntries: status.peers.reduce((sum, { ipv6Subnet }) => sum + (ipv6Subnet === null ? 1 : 2), 0),
+      generation: status.generation,
+      leaseExpiry: manager === null ? null : expiresAtMs / 1000,
+      conflicts: peers.conflicts.length,
+      storeLastSuccess: store.lastSuccessWallMs === null ? null : store.lastSuccessWallMs / 1000,
+      storeOperations: store.operations,
+      workerRestarts: dataplane.workerRestarts(),
+      lostTraceRecords: this.#api.lostSteps,
+      peersLastReceive:
+        options.metricsPeers && dataplane.traffic() !== null
+          ? status.peers.map(({ publicIp, traffic }) => [publicIp, seconds(traffic?.lastReceived)] as const)
+          : null,
+    }
+  }
+}

@@ -1,0 +1,185 @@
+// `flannelette status`: what it says, in which form, and with which exit code.
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { parse } from 'yaml'
+import { formatSpan, parseDuration } from '../../../src/cli/duration.ts'
+import { statusCommand } from '../../../src/cli/status.ts'
+import { exitCodeOf, reportOf } from '../../../src/cli/status-report.ts'
+import { statusText } from '../../../src/cli/status-text.ts'
+import { API_SOCKET, ApiServer } from '../../../src/daemon/api-server.ts'
+import type { DaemonStatus } from '../../../src/daemon/status-file.ts'
+import { ROOT } from '../../support/source-tree.ts'
+import { HEALTHY, SILENT_PEER, TAKEN_MS, TROUBLED } from '../../support/status-example.ts'
+import { temporaryDirectory } from '../../support/temporary-directory.ts'
+
+const PLAIN = { colour: false, unicode: true }
+const live = (status: DaemonStatus) => reportOf({ isLive: true, status })
+const textOf = (status: DaemonStatus, wide = false) => statusText(live(status), PLAIN, TAKEN_MS, wide)
+
+/** Runs the command against a state directory. */
+async function run(stateDirectory: string, ...words: string[]) {
+  let out = ''
+  let code: number | undefined
+  const command = statusCommand({
+    out: (text) => {
+      out += text
+    },
+    exit: (given) => {
+      code = given
+    },
+  }).exitOverride()
+  await command.parseAsync(['--state-dir', stateDirectory, ...words], { from: 'user' })
+  return { out, code }
+}
+
+/** A daemon that answers with what `current` gives, and the state directory that it is in. */
+async function daemonWith(current: () => DaemonStatus): Promise<string> {
+  const directory = temporaryDirectory()
+  const server = new ApiServer({ path: join(directory, API_SOCKET), traceable: null, status: current })
+  await server.start()
+  onTestFinished(() => server.stop())
+  return directory
+}
+
+describe('one screen', () => {
+  test('tells a node that is well in few words', () => {
+    const text = textOf(HEALTHY)
+    expect(text).toContain('✓ 192.0.2.1 ready · userspace dataplane, offload · pid 4242\n')
+    expect(text).toContain('lease      10.244.1.0/24, held\n')
+    expect(text).toContain('expires    in 23h (2026-01-02T11:00:00.000Z)\n')
+    expect(text).toContain('renewal    in 22h (2026-01-02T10:00:00.000Z)\n')
+    expect(text).toMatch(/192\.0\.2\.2 +10\.244\.2\.0\/24 +✓ active +2s ago +3s ago +12 +11\n/)
+    expect(text).toContain('no packet dropped\n')
+    expect(text).toMatch(/\nnext: flannelette ping 192\.0\.2\.2\n$/)
+  })
+
+  test('puts a peer that does not answer first, and names the command that tells why', () => {
+    const text = textOf({ ...HEALTHY, peers: [...HEALTHY.peers, SILENT_PEER] })
+    expect(text).toMatch(/PEER.*\n192\.0\.2\.3 .*✗ sending, nothing comes back +2s ago +never +43 +0\n192\.0\.2\.2 /)
+    expect(text).toContain('warning: sending to 192.0.2.3 (10.244.3.0/24), but nothing comes back\n')
+    expect(text).toMatch(/next: flannelette ping 192\.0\.2\.3\n$/)
+  })
+
+  test('tells drops with their sentence, most packets first, and every kind of trouble', () => {
+    const text = textOf(TROUBLED)
+    expect(text).toMatch(/42 +outbound +no-route +no lease covers the destination.*\n7 +inbound +rx-queue-full/)
+    for (const words of [
+      'the store is away',
+      'incompatible: host-gw',
+      'refused 10.244.9.9 from 192.0.2.66',
+      'udp-gso',
+    ]) {
+      expect(text).toContain(words)
+    }
+  })
+
+  test('stays one screen with ten thousand peers; -o wide shows all', () => {
+    const peers = Array.from({ length: 10_000 }, (_, n) => ({
+      ...HEALTHY.peers[0]!,
+      publicIp: `10.0.${n >> 8}.${n & 255}`,
+    }))
+    expect(textOf({ ...HEALTHY, peers }).split('\n').length).toBeLessThan(40)
+    expect(textOf({ ...HEALTHY, peers })).toContain('and 9985 more: -o wide\n')
+    expect(textOf({ ...HEALTHY, peers }, true).split('\n').length).toBeGreaterThan(10_000)
+  })
+
+  test('is ASCII where nothing else can be shown', () => {
+    const text = statusText(live(TROUBLED), { colour: false, unicode: false }, TAKEN_MS, true)
+    expect(text).toMatch(/^FAIL 192/)
+    expect([...text].filter((character) => character > '\x7f')).toEqual([])
+  })
+
+  test('of a kernel dataplane, which counts for the whole device, leaves peers uncounted', () => {
+    const peers = HEALTHY.peers.map((peer) => ({ ...peer, state: null, traffic: null }))
+    expect(textOf({ ...HEALTHY, peers })).toMatch(/not counted +- +- +- +-\n/)
+  })
+})
+
+describe('the exit code', () => {
+  const NOT_READY = { ...HEALTHY.health!, ready: false }
+  test.each([
+    ['0 when ready', HEALTHY, true, 0],
+    ['1 when degraded', TROUBLED, true, 1],
+    ['1 while starting', { ...HEALTHY, state: 'starting', lease: null, node: null, peers: [] }, true, 1],
+    ['1 when a check failed', { ...HEALTHY, health: NOT_READY }, true, 1],
+    ['4 without a daemon', HEALTHY, false, 4],
+  ] as const)('is %s', (_, status, isLive, code) => {
+    expect(exitCodeOf(reportOf({ isLive, status }))).toBe(code)
+  })
+})
+
+describe('the command', () => {
+  test('asks the daemon', async () => {
+    const { out, code } = await run(await daemonWith(() => HEALTHY))
+    expect(out).toContain('192.0.2.1 ready')
+    expect(code).toBe(0)
+  })
+
+  test('shows what a dead daemon said last, says that it is dead, and what to do', async () => {
+    const directory = temporaryDirectory()
+    writeFileSync(join(directory, 'status.json'), JSON.stringify(HEALTHY))
+    const { out, code } = await run(directory)
+    expect(code).toBe(4)
+    expect(out).toContain('192.0.2.1 not answering')
+    expect(out).toContain('warning: the daemon (pid 4242) does not answer')
+    expect(out).toContain('next: systemctl restart flannelette')
+  })
+
+  test('fails with a way out where no daemon ever was', async () => {
+    const failure = expect.objectContaining({
+      code: 'daemon-unreachable',
+      exitCode: 4,
+      remedy: expect.stringMatching(/run/),
+    })
+    await expect(run(temporaryDirectory())).rejects.toEqual(failure)
+  })
+
+  test('speaks JSON and YAML of one content, and names', async () => {
+    const place = await daemonWith(() => TROUBLED)
+    const { out } = await run(place, '-o', 'json')
+    expect(JSON.parse(out)).toMatchObject({ version: 1, daemon: 'running', ready: false, status: TROUBLED })
+    expect((await run(place, '--json')).out).toBe(out)
+    expect(parse((await run(place, '-o', 'yaml')).out)).toEqual(JSON.parse(out))
+    expect((await run(place, '-o', 'name')).out).toBe('peer/192.0.2.2\npeer/192.0.2.3\n')
+  })
+
+  test('waits until the node is ready, or has so many peers', async () => {
+    let asked = 0
+    const place = await daemonWith(() => (++asked < 3 ? { ...HEALTHY, state: 'starting', peers: [] } : HEALTHY))
+    expect(await run(place, '--wait')).toMatchObject({ code: 0, out: expect.stringContaining('192.0.2.1 ready') })
+    expect(await run(place, '--wait', '--for', 'peers=1')).toMatchObject({ code: 0 })
+  })
+
+  test('gives up at the time limit with 3, with a daemon or without', async () => {
+    const place = await daemonWith(() => HEALTHY)
+    expect(await run(place, '--wait', '--for', 'peers=2', '--timeout', '150ms')).toMatchObject({ code: 3 })
+    expect(await run(temporaryDirectory(), '--wait', '--timeout', '1ms')).toEqual({ code: 3, out: '' })
+  })
+
+  test('peers that are not programmed are none to wait for', async () => {
+    const place = await daemonWith(() => ({ ...HEALTHY, pendingPeers: 1 }))
+    expect(await run(place, '--wait', '--for', 'peers=1', '--timeout', '1ms')).toMatchObject({ code: 3 })
+  })
+})
+
+test.each([
+  ['a node that is well', { isLive: true, status: HEALTHY }],
+  ['a node in trouble', { isLive: true, status: TROUBLED }],
+  ['a node that starts', { isLive: true, status: { ...HEALTHY, node: null, lease: null, peers: [], health: null } }],
+  ['a dead daemon', { isLive: false, status: HEALTHY }],
+])('the JSON of %s is as docs/status.schema.json says', (_, found) => {
+  const schema = JSON.parse(readFileSync(join(ROOT, 'docs/status.schema.json'), 'utf8'))
+  const validate = new Ajv2020({ allErrors: true }).compile(schema)
+  validate(JSON.parse(JSON.stringify(reportOf(found))))
+  expect(validate.errors).toBeNull()
+  validate({ ...JSON.parse(JSON.stringify(reportOf(found))), ready: 'perhaps' })
+  expect(validate.errors).toHaveLength(1)
+})
+
+test('durations are those of Go', () => {
+  expect(['0', '300ms', '90s', '1m30s', '1.5h'].map(parseDuration)).toEqual([0, 300, 90_000, 90_000, 5_400_000])
+  for (const text of ['', '5', 's', '1d', '-1s', '1 s']) expect(() => parseDuration(text)).toThrow('duration')
+  expect([0, 61_000, 3_600_000, 90_061_000].map(formatSpan)).toEqual(['0s', '1m1s', '1h', '1d1h'])
+})

@@ -97,7 +97,7 @@ test('systemd is told when the node is ready, how it is, that it lives, and that
   expect(signs[0]).toMatch(/^STATUS=starting: no lease yet/)
   expect(signs.indexOf('READY=1')).toBeGreaterThan(0)
   expect(told.join('\n')).toMatch(/STATUS=ready: 10\.244\.\d+\.0\/24, 0 peers, \d+ packets dropped/)
-  expect(told.at(-1)).toBe('STOPPING=1')
+  expect(signs.at(-1)).toBe('STOPPING=1')
 })
 
 test('a port that is taken is a start that fails, before the lease is taken', async () => {

@@ -244,7 +244,8 @@ function toWallSecond(clock: Clock, inMs: number | null): number | null {
   return inMs === null ? null : Math.round((clock.wallMs() + inMs) / 1000) * 1000
 }
 
-function leaseStatus(lease: Lease): LeaseStatus {
+/** A lease in the words of the status. */
+export function leaseStatus(lease: Lease): LeaseStatus {
   const mac = vtepMacOf(lease.attributes)
   return {
     subnet: formatPrefix(lease.subnet),

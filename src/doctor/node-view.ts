@@ -2,11 +2,9 @@
 // that is not there, the leases that a former daemon kept. `flannelette doctor` and `flannelette ping` start from it.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { StateDirectory } from '../daemon/state-directory.ts'
-import { type DaemonStatus, type LeaseStatus, STATUS_FILE } from '../daemon/status-file.ts'
+import { type DaemonStatus, type LeaseStatus, leaseStatus, STATUS_FILE } from '../daemon/status-file.ts'
 import { silentLog } from '../log.ts'
-import { vtepMacOf } from '../store/flannel-json.ts'
 
 /** A peer as the status has it; what passed between it and this node where somebody counts that. */
 export interface PeerView extends LeaseStatus {
@@ -46,18 +44,7 @@ export function readNodeView(stateDirectory: string): NodeView {
 }
 
 function keptLeases(stateDirectory: string): LeaseStatus[] {
-  return new StateDirectory(stateDirectory, silentLog).readLeases().map((lease) => {
-    const mac = vtepMacOf(lease.attributes)
-    return {
-      subnet: formatPrefix(lease.subnet),
-      ipv6Subnet: lease.ipv6Subnet,
-      publicIp: formatIpv4(lease.attributes.publicIp),
-      backendType: lease.attributes.backendType,
-      vtepMac: mac === null ? null : formatMac(mac),
-      expiresAt: lease.expiresAtMs === null ? null : new Date(lease.expiresAtMs).toISOString(),
-      revision: lease.revision,
-    }
-  })
+  return new StateDirectory(stateDirectory, silentLog).readLeases().map(leaseStatus)
 }
 
 /** Whether the process exists and looks like one of ours: pids are given again after a crash. */

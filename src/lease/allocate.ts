@@ -15,7 +15,7 @@ import {
 } from '../../dataplane/index.ts'
 import type { Ipv6SubnetRange, SubnetRange } from '../config/subnet-range.ts'
 import { FlanneletteError } from '../errors.ts'
-import { ipv6HalfOf, type Lease } from './lease.ts'
+import { halvesOf, ipv6HalfOf, type Lease } from './lease.ts'
 
 /** Free subnets that are collected before one is drawn, as flannel does: nodes that start together rarely collide. */
 export const MAX_CANDIDATES = 100
@@ -95,11 +95,6 @@ function chooseHalf(search: Search, range: SubnetRange | Ipv6SubnetRange, previo
   const subnet = allocate(range, [...leases.flatMap(halvesOf), ...blocked], random)
   if (subnet === null) throw outOfSubnets(range, leases)
   return subnet
-}
-
-function halvesOf(lease: Lease): Prefix[] {
-  const half = ipv6HalfOf(lease)
-  return half === null ? [lease.subnet] : [lease.subnet, half]
 }
 
 /**

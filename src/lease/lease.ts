@@ -1,5 +1,5 @@
 // A lease: a node's claim on a subnet until it expires. In flannel's terms throughout.
-import { type Ipv4Prefix, type Ipv6Prefix, parseIpv6Prefix } from '../../dataplane/index.ts'
+import { type Ipv4Prefix, type Ipv6Prefix, type Prefix, parseIpv6Prefix } from '../../dataplane/index.ts'
 
 /** What a node says of itself in its lease. Backend data is kept raw: each backend decodes its own. */
 export interface LeaseAttributes {
@@ -28,4 +28,10 @@ export interface Lease {
 /** The IPv6 half as a prefix, `null` when there is none. */
 export function ipv6HalfOf({ ipv6Subnet }: Pick<Lease, 'ipv6Subnet'>): Ipv6Prefix | null {
   return ipv6Subnet === null ? null : parseIpv6Prefix(ipv6Subnet)
+}
+
+/** The subnets of a lease or of its key: IPv4 first, then the IPv6 half if there is one. */
+export function halvesOf(lease: Pick<Lease, 'subnet' | 'ipv6Subnet'>): Prefix[] {
+  const half = ipv6HalfOf(lease)
+  return half === null ? [lease.subnet] : [lease.subnet, half]
 }

@@ -5,7 +5,7 @@ import type { Prefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import { parseJson } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
-import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
+import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { formatLeaseValue, parseLeaseValue, parseSubnetKey, type SubnetKey } from './flannel-json.ts'
 
@@ -81,7 +81,10 @@ export class LeaseFiles {
     const unreadable = [...now].filter(([, file]) => file.lease === null)
     return {
       leases: [...now.values()].flatMap((file) => (file.lease === null ? [] : this.#dated(file.lease, file.boot))),
-      blocked: unreadable.flatMap(([name]) => halvesOf(parseSubnetKey(name))),
+      blocked: unreadable.flatMap(([name]) => {
+        const key = parseSubnetKey(name)
+        return key === null ? [] : halvesOf(key)
+      }),
     }
   }
 
@@ -130,10 +133,6 @@ export class LeaseFiles {
     const path = `${this.#directory}/${name}`
     this.#log.warn('lease-file-unreadable', `lease file ${path} cannot be read, ${consequence}: ${why}`)
   }
-}
-
-function halvesOf(key: SubnetKey | null): Prefix[] {
-  return key === null ? [] : [key.subnet, ipv6HalfOf(key) ?? []].flat()
 }
 
 function lastGoodOf(before: KnownFile | undefined): Omit<KnownFile, 'stamp'> {

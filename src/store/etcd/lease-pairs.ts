@@ -2,7 +2,7 @@
 // content of its key stays valid until the key is gone.
 import { formatIpv4, type Prefix } from '../../../dataplane/index.ts'
 import type { Clock } from '../../clock.ts'
-import { ipv6HalfOf, type Lease } from '../../lease/lease.ts'
+import { halvesOf, type Lease } from '../../lease/lease.ts'
 import type { Log } from '../../log.ts'
 import { formatSubnetKey, parseLeaseValue, parseSubnetKey, type SubnetKey } from '../flannel-json.ts'
 import { LEASE_TTL_MS } from '../lease-book.ts'
@@ -77,8 +77,4 @@ export class LeasePairs {
     const consequence = keeping ? 'its last good content stays valid' : 'it is ignored'
     this.#log.warn('lease-unreadable', `lease ${key} cannot be read, ${consequence}: ${why}`)
   }
-}
-
-function halvesOf(key: SubnetKey): Prefix[] {
-  return [key.subnet, ipv6HalfOf(key) ?? []].flat()
 }

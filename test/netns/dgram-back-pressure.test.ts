@@ -33,7 +33,7 @@ test('a slow link slows the pod’s packets down and loses none of them', async 
   expect(underWay).toBeLessThan(MOST_UNDER_WAY)
   const frames = await peer.readMany(PACKETS, 20_000)
   expect(frames).toHaveLength(PACKETS)
-  expect(frames.every((frame, n) => Buffer.compare(frame, vxlanFrame(packetOf(n))) === 0)).toBe(true)
+  expect(frames.findIndex((frame, n) => Buffer.compare(frame, vxlanFrame(packetOf(n))) !== 0)).toBe(-1)
   await until(() => worker.counters.get('outbound.packets.passed') === PACKETS)
   expect(worker.counters.get('outbound.packets.read')).toBe(PACKETS)
   expect(worker.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })

@@ -11,8 +11,8 @@ import {
   openUdpSocket,
   openUdpSockets,
   receiveOneByOne,
-  UdpSocket,
-} from '../../dataplane/io/linux/udp-socket.ts'
+} from '../../dataplane/io/linux/udp-open.ts'
+import { UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import {

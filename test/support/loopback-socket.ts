@@ -1,6 +1,6 @@
 // What tests of underlay sockets start from: an open UDP socket on the loopback of a namespace, and a batch of one datagram.
 import { release } from 'node:os'
-import { type OpenUdpSocket, openUdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
+import { type OpenUdpSocket, openUdpSocket } from '../../dataplane/io/linux/udp-open.ts'
 import { SendBatch } from '../../dataplane/io/send-batch.ts'
 import type { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import { FAR, UNDERLAY_PORT } from '../compliance/underlay-socket.ts'

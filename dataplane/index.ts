@@ -1,6 +1,6 @@
 // The public surface of the dataplane: all that the control plane may see of it. Loading it loads no native library.
 export { DROP_REASON_NAMES, DROP_REASONS, type DropReason } from './drop-reason.ts'
-export { OVERHEAD_BYTES } from './encap/overhead.ts'
+export { OVERHEAD_BYTES, WIDE_OVERHEAD_BYTES } from './encap/overhead.ts'
 export { MESSAGE_SIZES } from './engine/counters.ts'
 export { OFFENDERS_KEPT, type Offender } from './engine/offenders.ts'
 export { mergeTraffic, type PeerTraffic } from './engine/peer-activity.ts'

@@ -45,7 +45,7 @@ export function openDriver(
 ): OpenDriver {
   const tun = new Tun(memory, setup.tunFd)
   if (setup.driver === 'dgram') return openDgram(memory, setup, tun, events, wide)
-  if (setup.driver === 'raw') return openRaw(memory, setup, tun, events)
+  if (setup.driver === 'raw') return openRaw(memory, setup, tun, events, wide)
   const isPlain = setup.driver === 'plain'
   const socket = new UdpSocket(memory, {
     ...{ fd: setup.socketFd, senderFds: setup.senderFds, maxSegments: setup.maxSegments },
@@ -85,15 +85,22 @@ function openDgram(
 }
 
 /** While the socket is full the device is not read, and the thread does its other work. */
-function openRaw(memory: PacketMemory, setup: WorkerSetup, tun: Tun, events: DriverEvents): OpenDriver {
-  if (typeof setup.underlayAddress === 'bigint') throw new Error('the raw driver writes IPv4 headers only')
-  const sender = openRawSender()
+function openRaw(
+  memory: PacketMemory,
+  setup: WorkerSetup,
+  tun: Tun,
+  events: DriverEvents,
+  wide: SocketAddresses | null,
+): OpenDriver {
+  const sender = openRawSender(wide === null ? 4 : 6)
   if ('kind' in sender) throw new Error(`no raw socket: ${sender.why}`)
+  const addresses = wide === null ? {} : { addresses: wide }
   const nothing = new PollSet(memory, [-1])
   let retry: NodeJS.Timeout | undefined
   const socket = new RawSocket(memory, {
     sender,
-    udpSocket: new UdpSocket(memory, { fd: setup.socketFd, maxSegments: 1 }),
+    udpSocket: new UdpSocket(memory, { fd: setup.socketFd, maxSegments: 1, ...addresses }),
+    ...addresses,
     address: setup.underlayAddress,
     ...setup.rawPorts,
     pause: () => void nothing.wait(1),

@@ -13,6 +13,8 @@ export const UNDERLAY_PORT = 8472
 /** An address to which nothing leads. */
 const NOWHERE = '203.0.113.9'
 const SLOTS = 16
+/** Looks, 5 ms apart, for datagrams that are still under way. */
+const PATIENCE = 200
 
 /** Two sockets that reach each other, at {@link NEAR} and {@link FAR}, and the memory that both use. */
 export interface SocketHarness {
@@ -99,7 +101,13 @@ export class Exchange {
   /** As {@link receive}, for every kind of socket: waits for `count` datagrams where they come later. */
   async arrived(count: number): Promise<Arrived[]> {
     await this.harness.later?.arrive(count)
-    return this.receive()
+    const all = this.receive()
+    // The kernel may hand over on another CPU, which is busy.
+    for (let tries = 0; all.length < count && tries < PATIENCE; tries++) {
+      await new Promise((resolve) => setTimeout(resolve, 5))
+      all.push(...this.receive())
+    }
+    return all
   }
 
   /** Everything that the far socket has, trains cut. */

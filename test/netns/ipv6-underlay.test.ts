@@ -10,6 +10,7 @@ import type { WorkerDriver } from '../../dataplane/worker/messages.ts'
 import { inNetwork } from '../support/namespace-socket.ts'
 import { ip as iproute, joinedNamespaces } from '../support/own-namespace.ts'
 import { ip6 } from '../support/packets.ts'
+import { skipWithoutRawSocket } from '../support/raw-socket-here.ts'
 import { HERE, startGroup, THERE, UNDERLAY_PORT } from '../support/running-worker.ts'
 
 const run = promisify(execFile)
@@ -24,6 +25,7 @@ async function pair(driver: WorkerDriver) {
   const [near, far] = joinedNamespaces()
   iproute('-n', near, 'address', 'add', `${OURS.underlay}/64`, 'dev', 'eth0', 'nodad')
   iproute('-n', far, 'address', 'add', `${KERNEL.underlay}/64`, 'dev', 'eth0', 'nodad')
+  await underlayCarries(near, far)
   const tuns = inNetwork(near, () => openTunQueues(DEVICE, 1, { header: driver !== 'plain' }))
   if ('errno' in tuns) throw new Error(`${tuns.step}: errno ${tuns.errno}`)
   onTestFinished(() => tuns.forEach(({ fd }) => void libc.close(fd)))
@@ -55,29 +57,39 @@ async function pair(driver: WorkerDriver) {
   return { near, far, ...running }
 }
 
+/** New addresses are in use, and neighbours known, once pings are answered both ways. */
+async function underlayCarries(near: string, far: string, to = KERNEL.underlay): Promise<void> {
+  await expect.poll(async () => (await answered(near, to, 2)) + (await answered(far, OURS.underlay, 2))).toBe(4)
+}
+
 function execBridge(namespace: string, ...args: string[]): void {
   iproute('netns', 'exec', namespace, 'bridge', ...args)
 }
 
 /** Of pings from one side to the other, how many were answered. */
-async function answered(namespace: string, to: string): Promise<number> {
-  const argv = ['netns', 'exec', namespace, 'ping', '-n', '-q', '-c', String(PINGS), '-i', '0.02', '-W', '2', to]
+async function answered(namespace: string, to: string, count = PINGS): Promise<number> {
+  const argv = ['netns', 'exec', namespace, 'ping', '-n', '-q', '-c', String(count), '-i', '0.02', '-W', '2', to]
   const { stdout } = await run('ip', argv).catch((error: { stdout: string }) => error)
   return Number(/(\d+) received/.exec(stdout)?.[1] ?? 0)
 }
 
-test.each<WorkerDriver>(['offload', 'plain', 'dgram'])('%s and a kernel VTEP ping each other', async (driver) => {
-  const { near, far, group } = await pair(driver)
-  expect(await answered(near, KERNEL.pod)).toBe(PINGS)
-  expect(await answered(far, OURS.pod)).toBe(PINGS)
-  const traffic = group.traffic().get(ip6(KERNEL.underlay))
-  expect(traffic).toMatchObject({ receivedPackets: 2 * PINGS, sentPackets: 2 * PINGS })
-})
+test.for<WorkerDriver>(['offload', 'plain', 'dgram', 'raw'])(
+  '%s and a kernel VTEP ping each other',
+  async (driver, context) => {
+    if (driver === 'raw') skipWithoutRawSocket(context)
+    const { near, far, group } = await pair(driver)
+    expect(await answered(near, KERNEL.pod)).toBe(PINGS)
+    expect(await answered(far, OURS.pod)).toBe(PINGS)
+    const traffic = group.traffic().get(ip6(KERNEL.underlay))
+    expect(traffic).toMatchObject({ receivedPackets: 2 * PINGS, sentPackets: 2 * PINGS })
+  },
+)
 
 test('a peer that moves to another address is sent to there, and its old one is a stranger’s', async () => {
   const { near, far, group, reports } = await pair('offload')
   const moved = 'fd00::22'
   iproute('-n', far, 'address', 'add', `${moved}/64`, 'dev', 'eth0', 'nodad')
+  await underlayCarries(near, far, moved)
   const vtep = { underlayAddress: ip6(moved), port: UNDERLAY_PORT, mac: THERE.mac, vni: 1 }
   await group.replaceTable([{ prefix: parseIpv6Prefix(KERNEL.podPrefix)!, vtep }])
   // The kernel takes our packets at any of its addresses, and answers from the old one.

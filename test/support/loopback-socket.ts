@@ -33,11 +33,14 @@ export function loopbackAddress(address: string, wide: boolean): number | bigint
   return wide ? wideOf(ip(address)) : ip(address)
 }
 
-/** Gives a namespace the IPv6 addresses of the suite. */
+/** Gives a namespace the IPv6 addresses of the suite, which the kernel takes into use a moment later (net/ipv6/addrconf.c). */
 export function addWideAddresses(namespace: string): void {
+  const limit = performance.now() + 1000
   for (const address of [NEAR, FAR]) {
     const text = formatIpv6(wideOf(ip(address)))
     iproute('-n', namespace, 'address', 'add', `${text}/128`, 'dev', 'lo', 'nodad')
+    const isInUse = () => iproute('-n', namespace, '-6', 'route', 'show', 'table', 'local', text) !== ''
+    while (!isInUse()) if (performance.now() > limit) throw new Error(`${text} is not taken into use`)
   }
 }
 

@@ -12,11 +12,14 @@ import { silentLog } from '../log.ts'
 import { isDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
 import { IDENTITY_DIRECTORY } from './identity-claim.ts'
+import { publishedFiles } from './published-subnet.ts'
 import { readIdentities } from './running-daemons.ts'
 import { StateDirectory } from './state-directory.ts'
 
 export interface CleanupOptions {
   readonly subnetFile: string
+  /** Docker options that were made from it; absent: none are looked for. */
+  readonly dockerOptsFile?: string
   readonly stateDirectory: string
   /** Whether the node is to forget MAC, lease and last peers as well. */
   readonly state: boolean
@@ -51,7 +54,7 @@ export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan>
   const kept: string[] = []
   const files: string[] = []
   if (existsSync(subnetFile)) {
-    if (isOurSubnetFile(options, found.addresses)) files.push(subnetFile)
+    if (isOurSubnetFile(options, found.addresses)) files.push(...publishedFiles(options))
     else kept.push(`${subnetFile} stays: it names a subnet that this node has no memory of`)
   }
   files.push(...abandoned)

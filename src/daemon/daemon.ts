@@ -52,6 +52,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     subnetFile: options.subnetFile,
+    ...(options.dockerOptsFile === undefined ? {} : { dockerOptsFile: options.dockerOptsFile }),
     renewMarginMs: options.renewMarginMinutes * 60_000,
   })
   if (!state.exists) await requireStore(store, clock)

@@ -1,21 +1,22 @@
 // No wait for etcd is without end: an endpoint that swallows everything costs seconds, and a signal ends a start at once,
-// whatever it waits for.
-import { existsSync } from 'node:fs'
-import { describe, expect, test } from 'vitest'
-import { type RunningDaemon, traceOf } from '../support/daemon-under-test.ts'
-import { dropEtcd, PREFIX, startOnEtcd, Underlay } from '../support/etcd-network.ts'
+// whatever it waits for, with the host as `--on-exit` says.
+import { expect, test } from 'vitest'
+import { type Host, type RunningDaemon, traceOf } from '../support/daemon-under-test.ts'
+import { CONFIG, dropEtcd, flannelValue, PREFIX, startOnEtcd, stateOf, Underlay } from '../support/etcd-network.ts'
 import type { EtcdServer } from '../support/etcd-server.ts'
-
-/** An endpoint from which nothing comes, no refusal either. */
-function blackHole(underlay: Underlay): EtcdServer {
-  const place = underlay.place(102)
-  dropEtcd(place)
-  return { url: `http://${place.address}:2379` } as EtcdServer
-}
+import { ip } from '../support/own-namespace.ts'
 
 /** From the start of the process to forwarding, milliseconds. */
 const START_MS = 10_000
+/** From a signal to the end, milliseconds. */
 const STOP_MS = 2000
+
+/** An endpoint from which nothing comes, no refusal either. */
+function blackHole(underlay: Underlay): Pick<EtcdServer, 'url'> {
+  const place = underlay.place(102)
+  dropEtcd(place)
+  return { url: `http://${place.address}:2379` }
+}
 
 test('a first endpoint that swallows everything costs a start less than 10 s', async () => {
   const underlay = new Underlay()
@@ -27,51 +28,56 @@ test('a first endpoint that swallows everything costs a start less than 10 s', a
   console.log(`ready after ${((performance.now() - begun) / 1000).toFixed(1)} s`)
 })
 
-/** Ends it: in time, with exit code 0 and without a word to anybody. */
-async function endsAtOnce(daemon: RunningDaemon): Promise<void> {
-  const { exitCode, milliseconds } = await daemon.end('SIGTERM')
-  console.log(`ended after ${milliseconds.toFixed(0)} ms`)
-  expect([exitCode, daemon.told]).toEqual([0, []])
-  expect(milliseconds).toBeLessThan(3 * STOP_MS)
+/** Devices, addresses, routes, subnet.env and rules. */
+function lookAt(host: Host) {
+  const lists = ['filter', 'nat'].map((table) => ip('netns', 'exec', host.namespace, 'iptables', '-t', table, '-S'))
+  return { ...traceOf(host), rules: lists.join('').replace(/^-P.*\n/gm, '') }
 }
 
-const heard = (daemon: RunningDaemon, event: string) =>
-  expect.poll(() => daemon.output, { timeout: 20_000, interval: 10 }).toContain(`"event":"${event}"`)
+const WAITS = ['a server that says nothing', 'a config that is gone', 'a subnet, all of which are taken', 'an answer']
 
-describe('a signal while a start waits', () => {
-  test('for a server that says nothing', async () => {
-    const underlay = new Underlay()
-    const host = underlay.host(1)
-    const before = traceOf(host)
-    const daemon = startOnEtcd(host, [blackHole(underlay)], ['--on-exit', 'remove'])
-    await expect.poll(() => daemon.status?.state, { timeout: 10_000, interval: 10 }).toBe('starting')
-    await endsAtOnce(daemon)
-    expect(traceOf(host)).toEqual(before)
-  })
+test('a signal ends a start at once, whatever it waits for, and takes away what a former run left', async () => {
+  const underlay = new Underlay()
+  const hosts = [1, 2, 3, 4].map((last) => underlay.host(last)) as [Host, Host, Host, Host]
+  const before = hosts.map(lookAt)
+  const hole = blackHole(underlay)
+  const etcd = await underlay.etcd()
+  const remove = ['--on-exit', 'remove']
 
-  test('for a subnet, all of which are taken', async () => {
-    const underlay = new Underlay()
-    const host = underlay.host(1)
-    const etcd = await underlay.etcd()
-    etcd.ctl('put', `${PREFIX}/config`, '{"Network":"10.244.0.0/28","Backend":{"Type":"vxlan"}}')
-    for (const last of [4, 8, 12]) etcd.ctl('put', `${PREFIX}/subnets/10.244.0.${last}-30`, `{"PublicIP":"192.0.2.${last}"}`)
-    const before = traceOf(host)
-    const daemon = startOnEtcd(host, [etcd], ['--on-exit', 'remove'])
-    await heard(daemon, 'lease-unavailable')
-    await endsAtOnce(daemon)
-    expect(traceOf(host)).toEqual(before)
-  })
+  const former = startOnEtcd(hosts[1], [etcd], ['--etcd-prefix', '/gone', '--on-exit', 'keep'])
+  etcd.ctl('put', '/gone/config', CONFIG)
+  await former.ready(0)
+  await former.end('SIGTERM')
+  const left = lookAt(hosts[1])
+  expect([left.links.includes('flannel.1'), left.rules.includes('FLANNEL'), left.subnetFile]).toEqual([
+    true,
+    true,
+    expect.any(String),
+  ])
+  etcd.ctl('del', '/gone/config')
+  etcd.ctl('put', '/full/config', '{"Network":"10.244.0.0/28","Backend":{"Type":"vxlan"}}')
+  for (const last of [4, 8, 12]) {
+    etcd.ctl('put', `/full/subnets/10.244.0.${last}-30`, flannelValue(`192.0.2.${100 + last}`, '02:00:00:00:00:81'))
+  }
 
-  test('for a server that froze when it was asked for a lease', async () => {
-    const underlay = new Underlay()
-    const host = underlay.host(1)
-    const etcd = await underlay.etcd()
-    const before = traceOf(host)
-    const daemon = startOnEtcd(host, [etcd], ['--on-exit', 'remove'])
-    await heard(daemon, 'mtu-chosen')
-    etcd.freeze()
-    await endsAtOnce(daemon)
-    expect(traceOf(host)).toEqual(before)
-    expect(existsSync(host.subnetFile)).toBe(false)
-  })
+  const daemons = [
+    startOnEtcd(hosts[0], [hole], remove),
+    startOnEtcd(hosts[1], [etcd], ['--etcd-prefix', '/gone', ...remove]),
+    startOnEtcd(hosts[2], [etcd], ['--etcd-prefix', '/full', ...remove]),
+  ]
+  const heard = (daemon: RunningDaemon | undefined, event: string) =>
+    expect.poll(() => daemon?.output, { timeout: 20_000, interval: 10 }).toContain(`"event":"${event}"`)
+  await stateOf(daemons[0]!, 'starting', 20_000)
+  await Promise.all([heard(daemons[1], 'config-missing'), heard(daemons[2], 'lease-unavailable')])
+  daemons.push(startOnEtcd(hosts[3], [etcd], ['--etcd-prefix', PREFIX, ...remove]))
+  await heard(daemons[3], 'underlay-chosen')
+  etcd.freeze()
+
+  const ends = await Promise.all(daemons.map((daemon) => daemon.end('SIGTERM')))
+  for (const [index, wait] of WAITS.entries()) {
+    const { exitCode, milliseconds } = ends[index]!
+    console.log(`waiting for ${wait}: ended after ${milliseconds.toFixed(0)} ms`)
+    expect([wait, exitCode, daemons[index]!.told, lookAt(hosts[index]!)]).toEqual([wait, 0, [], before[index]])
+    expect(milliseconds).toBeLessThan(3 * STOP_MS)
+  }
 })

@@ -96,6 +96,11 @@ export class NodeAgent {
     await this.#options.store.close()
   }
 
+  /** The machine slept: whether the lease is still ours, as far as the store says. */
+  async wake(): Promise<boolean> {
+    return (await this.#manager?.wake()) ?? true
+  }
+
   get state(): AgentState {
     if (this.#state !== 'ready') return this.#state
     const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }

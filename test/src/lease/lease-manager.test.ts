@@ -227,17 +227,6 @@ describe('after a suspend', () => {
     await clock.advance(30 * SECOND)
     expect(calls.map((call) => call.name)).toEqual(['read', 'renew'])
   })
-
-  test('that somebody else notices the own key is read at once; a store that is away takes nothing away', async () => {
-    const { calls, manager, shared } = await makeManager({ wrap: (store) => ({ ...store, watch: () => silence() }) })
-    shared.setOutage('away')
-    expect(await manager.wake()).toBe(true)
-    shared.setOutage(null)
-    expect(await manager.wake()).toBe(true)
-    overwrite(shared, { attributes: peerLease(SUBNET, '192.0.2.9', '0a:00:00:00:00:09').attributes })
-    expect(await manager.wake()).toBe(false)
-    expect([manager.state, calls.map(({ name }) => name)]).toEqual(['lost', ['read', 'read', 'read']])
-  })
 })
 
 async function* silence(): AsyncGenerator<never> {

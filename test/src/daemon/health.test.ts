@@ -39,6 +39,7 @@ test('a node is not ready before all peers were programmed, and stays ready when
   node.dataplane.pending = 1
   expect(failing(health)).toEqual(['peers'])
   expect(health.look().notes).toEqual(['1 peers are not programmed yet'])
+  expect(node.agent.state).toBe('degraded')
   node.dataplane.pending = 0
   expect(failing(health)).toEqual([])
   node.dataplane.pending = 1

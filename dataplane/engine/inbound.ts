@@ -78,6 +78,7 @@ export class Inbound {
   readonly #activity: PeerActivity
   readonly #packet = new InnerPacket()
   #datagramSerial = 0
+  #mtu: number
   #sink: StepSink | null = null
   /** Whether frames may pass in numbers: while nobody looks at each, and nothing is to be written into each. */
   #mayExtend: boolean
@@ -91,6 +92,7 @@ export class Inbound {
     this.#encapBytes = parts.encapsulation.headerBytes
     this.#counters = parts.counters
     this.#settings = parts.settings
+    this.#mtu = parts.settings.mtuBytes
     this.#mayExtend = !parts.settings.countsHop
     this.#slots = new ReceiveSlots(parts.memory, SLOTS)
     const { mergeTcp = true, mergeUdp } = parts.settings
@@ -104,6 +106,10 @@ export class Inbound {
 
   replaceTable(table: ForwardingTable): void {
     this.#sourceCheck.replaceTable(table)
+  }
+
+  setMtu(mtuBytes: number): void {
+    this.#mtu = mtuBytes
   }
 
   setSink(sink: StepSink | null): void {
@@ -264,7 +270,7 @@ export class Inbound {
     }
     if (state === CHECKSUM_PARTIAL) {
       this.#counters.add(PARTIAL, 1)
-      if (packet.length > this.#settings.mtuBytes || isSmallUdpTrain(packet, segmentSize)) {
+      if (packet.length > this.#mtu || isSmallUdpTrain(packet, segmentSize)) {
         this.#superPacket(id, frameBytes, segmentSize)
         return
       }
@@ -284,7 +290,7 @@ export class Inbound {
     const packet = this.#packet
     const isTcp = packet.protocol === ipv4.PROTOCOL_TCP
     const gsoTcp = packet.version === 4 ? virtioNet.GSO_TCPV4 : virtioNet.GSO_TCPV6
-    const size = segmentSize > 0 ? segmentSize : this.#settings.mtuBytes - packet.headerBytes
+    const size = segmentSize > 0 ? segmentSize : this.#mtu - packet.headerBytes
     // A UDP datagram without a segment size is one datagram, to be fragmented: it has no segments.
     const gsoType = isTcp ? gsoTcp : segmentSize > 0 ? virtioNet.GSO_UDP_L4 : virtioNet.GSO_NONE
     this.#coalescer.flushFlow(packet)

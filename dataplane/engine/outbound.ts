@@ -73,7 +73,7 @@ export class Outbound {
   readonly #counters: Counters
   readonly #encapBytes: number
   readonly #room: number
-  readonly #mtu: number
+  #mtu: number
   readonly #batch: SendBatch
   readonly #segmenter: Segmenter
   readonly #icmp: IcmpAnswer
@@ -118,6 +118,11 @@ export class Outbound {
 
   replaceTable(table: ForwardingTable): void {
     this.#table = table
+    this.#likeness.forget()
+  }
+
+  setMtu(mtuBytes: number): void {
+    this.#mtu = mtuBytes
     this.#likeness.forget()
   }
 

@@ -41,7 +41,9 @@ export class DataplaneWorker {
   readonly #bell: Doorbell
   readonly #options: DataplaneWorkerOptions
   readonly #tableWaiters = new Map<number, () => void>()
+  #mtuWaiters: (() => void)[] = []
   #tunFd: number
+  #mtuBytes: number
   #table: { readonly table: SharedArrayBuffer; readonly activity: SharedArrayBuffer } | null = null
   #generation = 0
   #onSteps: ((steps: readonly RecordedStep[]) => void) | null = null
@@ -53,6 +55,7 @@ export class DataplaneWorker {
     this.#options = options
     this.#bell = bell
     this.#tunFd = options.tunFd
+    this.#mtuBytes = options.settings.mtuBytes
     this.counters = new Counters()
     this.#life = new WorkerLife({
       run,
@@ -105,6 +108,16 @@ export class DataplaneWorker {
     this.#say({ type: 'trace', steps })
   }
 
+  /** Takes inner packets up to so many bytes. Resolves when that is in force, see {@link replaceTable}. */
+  setMtu(mtuBytes: number): Promise<void> {
+    this.#mtuBytes = mtuBytes
+    if (this.#ended) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#mtuWaiters.push(resolve)
+      this.#say({ type: 'mtu', mtuBytes })
+    })
+  }
+
   /** Goes on with a TUN that was opened anew. */
   replaceDevice(fd: number): void {
     this.#tunFd = fd
@@ -118,6 +131,7 @@ export class DataplaneWorker {
     if (!this.#ended) this.#bell.close()
     this.#ended = true
     this.#releaseWaiters(this.#generation)
+    this.#releaseMtuWaiters()
   }
 
   #setup(): WorkerSetup {
@@ -131,8 +145,8 @@ export class DataplaneWorker {
       encapsulation,
       vni,
       mac,
-      settings,
     } = this.#options
+    const settings = { ...this.#options.settings, mtuBytes: this.#mtuBytes }
     return {
       ...{ driver, socketFd, senderFds, underlayAddress, rawPorts, maxSegments, encapsulation, vni, mac, settings },
       tunFd: this.#tunFd,
@@ -143,6 +157,7 @@ export class DataplaneWorker {
 
   /** What a thread that was started must know beyond its setup: what was said to the one before it is lost. */
   #brief(): void {
+    this.#releaseMtuWaiters() // its setup has the latest
     if (this.#table !== null) this.#say({ type: 'table', ...this.#table })
   }
 
@@ -155,7 +170,13 @@ export class DataplaneWorker {
   #hear(report: WorkerReport): void {
     if (report.type === 'steps') this.#onSteps?.(report.steps)
     else if (report.type === 'table') this.#inForce(report.generation)
-    else if (!this.#stopping) this.#options.onReport(report)
+    else if (report.type === 'mtu') {
+      if (report.mtuBytes === this.#mtuBytes) this.#releaseMtuWaiters()
+    } else if (!this.#stopping) this.#options.onReport(report)
+  }
+
+  #releaseMtuWaiters(): void {
+    for (const resolve of this.#mtuWaiters.splice(0)) resolve()
   }
 
   #inForce(generation: number): void {

@@ -44,6 +44,8 @@ export type WorkerCommand =
   | { readonly type: 'table'; readonly table: SharedArrayBuffer; readonly activity: SharedArrayBuffer }
   /** Record at most this many steps, then stop looking; 0 stops at once. */
   | { readonly type: 'trace'; readonly steps: number }
+  /** Largest inner packet from now on; a smaller one than before holds once the device has been emptied. */
+  | { readonly type: 'mtu'; readonly mtuBytes: number }
   /** The TUN was opened anew. */
   | { readonly type: 'device'; readonly fd: number }
   | { readonly type: 'stop' }
@@ -51,6 +53,8 @@ export type WorkerCommand =
 export type WorkerReport =
   /** The table of that generation is in force. */
   | { readonly type: 'table'; readonly generation: number }
+  /** Packets up to that size are taken. */
+  | { readonly type: 'mtu'; readonly mtuBytes: number }
   | { readonly type: 'steps'; readonly steps: readonly RecordedStep[] }
   /** Reading failed; the descriptor is left alone until it is replaced. */
   | { readonly type: 'device-failed'; readonly errno: number }

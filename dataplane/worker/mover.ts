@@ -19,6 +19,8 @@ const SOCKET_REST_MS = 1000
 /** Shortest time between two reports of offenders, milliseconds. */
 const OFFENDERS_MS = 1000
 const EVENTFD_BYTES = 8
+/** Turns in which a device is emptied: 256 packets each, and its queue holds some 4000. */
+const EMPTYING_TURNS = 16
 const TUN = 0
 const SOCKET = 1
 const WAKE = 2
@@ -41,6 +43,8 @@ export class Mover {
   /** -1 while it is unwell. */
   #tunFd: number
   #recorder: StepRecorder | null = null
+  /** An MTU that is not in force yet. */
+  #nextMtu: number | null = null
   #socketRestsUntilMs = 0
   #offendersDueMs = 0
 
@@ -71,6 +75,7 @@ export class Mover {
   turn(ready: number): boolean {
     // After a whole sleep too: should the bell ever fail to ring, what was said waits no longer than that.
     const going = (this.waits.ready(WAKE) === 0 && ready !== 0) || this.#obey()
+    if (this.#nextMtu !== null) this.#takeMtu(this.#nextMtu)
     this.#move()
     this.tell()
     return going
@@ -105,6 +110,7 @@ export class Mover {
       if (command === undefined) break
       if (command.type === 'stop') return false
       if (command.type === 'trace') this.#trace(command.steps)
+      if (command.type === 'mtu') this.#nextMtu = command.mtuBytes
       if (command.type === 'device') {
         this.#tunFd = command.fd
         this.driver.tun.replaceDescriptor(command.fd)
@@ -128,12 +134,26 @@ export class Mover {
       waits.setDescriptor(SOCKET, this.driver.receiveFd)
     }
     if (waits.ready(SOCKET) !== 0) this.#inbound()
-    if (waits.ready(TUN) === 0) return
+    if (waits.ready(TUN) !== 0) this.#outbound()
+  }
+
+  /** Returns packets read. */
+  #outbound(): number {
     const result = this.#engine.outbound()
-    if (result >= 0) return
+    if (result >= 0) return result
     this.#tunFd = -1
-    waits.setDescriptor(TUN, -1)
+    this.waits.setDescriptor(TUN, -1)
     this.#contact.report({ type: 'device-failed', errno: -result })
+    return 0
+  }
+
+  /** What the device took in while its own MTU was larger still goes out: nobody would send it again for having been refused. */
+  #takeMtu(mtuBytes: number): void {
+    for (let turns = 0; turns < EMPTYING_TURNS && this.#tunFd >= 0; turns++) if (this.#outbound() === 0) break
+    if (this.driver.isFull()) return // some of it is in the device still
+    this.#nextMtu = null
+    this.#engine.setMtu(mtuBytes)
+    this.#contact.report({ type: 'mtu', mtuBytes })
   }
 
   #inbound(): void {

@@ -58,6 +58,11 @@ export class WorkerGroup {
     for (const worker of this.workers) worker.trace(steps, onSteps)
   }
 
+  /** Takes inner packets up to so many bytes. Resolves when all workers do. */
+  async setMtu(mtuBytes: number): Promise<void> {
+    await Promise.all(this.workers.map((worker) => worker.setMtu(mtuBytes)))
+  }
+
   /** Goes on with a TUN that was opened anew: a descriptor for each worker. */
   replaceDevice(fds: readonly number[]): void {
     for (const [index, worker] of this.workers.entries()) worker.replaceDevice(fds[index]!)

@@ -55,6 +55,11 @@ export interface Dataplane {
    */
   moveUnderlay(local: LocalVtep): Promise<void>
   /**
+   * Takes packets up to another `mtuBytes`, after `start`: all else stays, and packets under way are not lost. After a
+   * failure the next call puts it right. @throws FlanneletteError `host-command`
+   */
+  changeMtu(local: LocalVtep): Promise<void>
+  /**
    * Forwards by these peers from now on; own lease and unusable ones are already left out. `peers` is the whole set.
    * Returns the generation of the table that results.
    */

@@ -1,7 +1,7 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
-import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
+import { chooseMtu, smallestOverlayBytes } from '../config/mtu.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
 import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
 import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
@@ -61,7 +61,7 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
 /** @throws FlanneletteError `interface-unsuitable` when the underlay's MTU leaves no room */
 function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Underlay, log: Log): VtepOutline {
   const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
-  const least = config.ipv6 === null ? SMALLEST_OVERLAY_BYTES : SMALLEST_IPV6_OVERLAY_BYTES
+  const least = smallestOverlayBytes(config.ipv6 !== null)
   if (mtu.overlayBytes < least) {
     const message = `the underlay leaves too little for packets: ${mtu.how}, at least ${least} are needed`
     throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })

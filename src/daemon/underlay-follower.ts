@@ -1,7 +1,8 @@
 // Follows the underlay at run time. Whenever something on the host changes, and every ten seconds at the latest, the chosen
-// interface is looked at. As long as it carries its address there is nothing to do, even if the rule would choose another
+// interface is looked at. As long as it carries its address nothing moves, even if the rule would choose another
 // one by now. Once the address is gone the choice is made again by the same rule; an answer that holds for five seconds is
 // where the node moves. An address that comes back within that time has cost nothing.
+// Another MTU is told at once.
 import { formatIpv4 } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -33,8 +34,8 @@ export interface UnderlayFollowerOptions extends UnderlayEyes {
   readonly fixed: boolean
   /** Goes over to another address. @throws FlanneletteError when that is impossible for now */
   readonly move: (to: Underlay) => Promise<void>
-  /** The interface has another MTU than at the start, in bytes. */
-  readonly onMtu: (mtuBytes: number) => void
+  /** The interface has another MTU now, in bytes; tried again when it fails. */
+  readonly onMtu: (mtuBytes: number) => Promise<void>
 }
 
 export class UnderlayFollower {
@@ -46,6 +47,8 @@ export class UnderlayFollower {
   #saidFixed = false
   #timer: Timer | null = null
   #bell: { stop(): void } | null = null
+  /** When somebody looked last, by the boot clock. */
+  #lookedMs = Number.NEGATIVE_INFINITY
   #looking = false
   #rung = false
   #stopped = false
@@ -68,9 +71,10 @@ export class UnderlayFollower {
   }
 
   #ring(): void {
-    if (this.#looking) this.#rung = true
-    else if (!this.#rung) this.#arm(REST_MS)
+    if (this.#rung) return
     this.#rung = true
+    const restMs = this.#lookedMs + REST_MS - this.#options.clock.bootMs()
+    if (!this.#looking) this.#arm(Math.max(restMs, 0))
   }
 
   #arm(delayMs: number): void {
@@ -82,6 +86,7 @@ export class UnderlayFollower {
   async #look(): Promise<void> {
     this.#looking = true
     this.#rung = false
+    this.#lookedMs = this.#options.clock.bootMs()
     let waitMs = LOOK_MS
     try {
       waitMs = await this.#followed()
@@ -100,7 +105,7 @@ export class UnderlayFollower {
     if (link !== null && carries(link, this.#current.address)) {
       this.#next = null
       this.#saidFixed = false
-      this.#compareMtu(link.mtu)
+      await this.#compareMtu(link.mtu)
       return LOOK_MS
     }
     const to = await this.#choice()
@@ -141,13 +146,13 @@ export class UnderlayFollower {
     this.#next = null
     const [before, now] = [from, to].map(({ name, address }) => `${formatIpv4(address)} on ${name}`)
     this.#options.log.info('underlay-moved', `the underlay is ${now} now, it was ${before}`, { how: to.how })
-    this.#compareMtu(to.mtuBytes)
+    await this.#compareMtu(to.mtuBytes)
   }
 
-  #compareMtu(mtuBytes: number): void {
-    if (mtuBytes === this.#mtuBytes) return
+  async #compareMtu(mtuBytes: number): Promise<void> {
+    if (mtuBytes === this.#mtuBytes || this.#stopped) return
+    await this.#options.onMtu(mtuBytes)
     this.#mtuBytes = mtuBytes
-    this.#options.onMtu(mtuBytes)
   }
 }
 

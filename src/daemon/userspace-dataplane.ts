@@ -162,6 +162,21 @@ export class UserspaceDataplane implements Dataplane {
     }
   }
 
+  /** Packets of the former size still pass: a device grows after the workers, and shrinks before them. */
+  async changeMtu(local: LocalVtep): Promise<void> {
+    const [workers, before] = [this.#workers, this.#local]
+    if (workers === null || before === null) throw new Error('the dataplane is not started')
+    await this.#stopTending()
+    try {
+      if (local.mtuBytes > before.mtuBytes) await workers.setMtu(local.mtuBytes)
+      this.#local = local
+      await dress(local)
+      await workers.setMtu(local.mtuBytes)
+    } finally {
+      this.#tendLater()
+    }
+  }
+
   async #stopTending(): Promise<void> {
     await this.#tending
     if (this.#tendTimer !== null) clearTimeout(this.#tendTimer)

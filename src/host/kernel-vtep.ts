@@ -102,6 +102,11 @@ export class KernelVtep implements Dataplane {
     await this.#pass('underlay moved')
   }
 
+  async changeMtu(local: LocalVtep): Promise<void> {
+    const { namespace, udpChecksum = true } = this.#options
+    await ensureKernelDevice(local, udpChecksum, { namespace })
+  }
+
   async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
     this.#rows = desiredRows(peers)
     const generation = ++this.#generation

@@ -38,7 +38,7 @@ test('a group for which there is no bell for the last worker is not started, and
     if (name === 'close') closed.push(fd!)
   })
   const queues = [0, 1, 2].map((index) => ({ tunFd: 10 + index, socketFd: 15 + index }))
-  const options = { queues, onReport: () => {}, onDeath: () => {} } as unknown as WorkerGroupOptions
+  const options = { queues, settings: {}, onReport: () => {}, onDeath: () => {} } as unknown as WorkerGroupOptions
   await expect(WorkerGroup.start(options)).rejects.toThrow(`errno ${EMFILE}`)
   expect(Thread.alive.size).toBe(0)
   expect(closed).toEqual([20, 21])

@@ -28,6 +28,8 @@ export interface UnderlaySocket {
    * bounded time (at most 10 ms) for room. The bytes are the caller's again when the call returns.
    */
   send(batch: SendBatch): void
+  /** The way out is another one now: what the kernel has refused at work may do again. Present where refusals are remembered. */
+  forgetRefusals?(): void
   /**
    * Present where the fate of a message is known only after the send has returned: its errno is EINPROGRESS then, and
    * `listener` is told of each one later, once.

@@ -28,6 +28,8 @@ export interface DataplaneWorkerOptions {
   readonly vni: number
   readonly mac: number
   readonly settings: EngineSettings
+  /** Of the last table before this worker's first, 0 unless told otherwise. */
+  readonly generation?: number
   /** Called for what the worker says by itself: failed descriptors. */
   onReport(report: WorkerReport): void
   /** The thread ended without being asked to; the next one starts in `delayMs`. */
@@ -45,7 +47,7 @@ export class DataplaneWorker {
   #tunFd: number
   #mtuBytes: number
   #table: { readonly table: SharedArrayBuffer; readonly activity: SharedArrayBuffer } | null = null
-  #generation = 0
+  #generation: number
   #onSteps: ((steps: readonly RecordedStep[]) => void) | null = null
   #stopping = false
   /** The bell's descriptor is closed, and its number may be somebody else's by now: nothing is said any more. */
@@ -54,6 +56,7 @@ export class DataplaneWorker {
   private constructor(options: DataplaneWorkerOptions, bell: Doorbell, run: StartRunning) {
     this.#options = options
     this.#bell = bell
+    this.#generation = options.generation ?? 0
     this.#tunFd = options.tunFd
     this.#mtuBytes = options.settings.mtuBytes
     this.counters = new Counters()

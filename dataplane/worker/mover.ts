@@ -153,6 +153,7 @@ export class Mover {
     if (this.driver.isFull()) return // some of it is in the device still
     this.#nextMtu = null
     this.#engine.setMtu(mtuBytes)
+    this.driver.socket.forgetRefusals?.()
     this.#contact.report({ type: 'mtu', mtuBytes })
   }
 

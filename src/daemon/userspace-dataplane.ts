@@ -62,6 +62,8 @@ export class UserspaceDataplane implements Dataplane {
   #tuns: readonly OpenTun[] = []
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
+  /** Of the table in force, 0 before the first. */
+  #generation = 0
   /** What workers counted that are gone for good. */
   #counted: Readonly<Record<string, number>> = {}
   /** The books as they were closed. */
@@ -135,6 +137,8 @@ export class UserspaceDataplane implements Dataplane {
         mergeTcp: joins('tun-gso-tcp4'),
         mergeUdp: joins('tun-gso-udp'),
       },
+      // Workers made anew go on with the table of those before: it keeps its number.
+      generation: Math.max(this.#generation - 1, 0),
       onReport: (report) => this.#hear(report),
       onDeath: (error, delayMs) => this.#mourn(error, delayMs),
     })
@@ -172,6 +176,7 @@ export class UserspaceDataplane implements Dataplane {
       this.#local = local
       await dress(local)
       await workers.setMtu(local.mtuBytes)
+      this.#report.tryAgain(this.#workerCounters())
     } finally {
       this.#tendLater()
     }
@@ -211,11 +216,14 @@ export class UserspaceDataplane implements Dataplane {
     const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
     if (driver !== 'offload') {
       if (!receivesTrains(driver)) for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
-      this.#report.begin([...reading, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)])
+      this.#report.begin(
+        [...reading, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)],
+        this.#counted,
+      )
       return { maxSegments: 1, joins }
     }
     const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, receiving[0]!, udpGso)
-    this.#report.begin([...reading, ...joining, ...features])
+    this.#report.begin([...reading, ...joining, ...features], this.#counted)
     return { maxSegments, joins }
   }
 
@@ -229,10 +237,11 @@ export class UserspaceDataplane implements Dataplane {
     return this.#sockets === null ? 'none' : entropyOf(this.#sockets)
   }
 
-  replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
+  async replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
     if (this.#workers === null || this.#local === null) throw new Error('the dataplane is not started')
     this.#peers = peers
-    return this.#workers.replaceTable(forwardingEntries(peers, this.#local))
+    this.#generation = await this.#workers.replaceTable(forwardingEntries(peers, this.#local))
+    return this.#generation
   }
 
   counters(): Readonly<Record<string, number>> {

@@ -245,6 +245,12 @@ export class UdpSocket implements UnderlaySocket {
     for (let place = 0; place < batch.count; ) place = this.#sendNext(batch, order, place)
   }
 
+  /** Older kernels refuse segments larger than the interface's MTU with EINVAL as well. */
+  forgetRefusals(): void {
+    this.#segments = true
+    this.#refusals = 0
+  }
+
   /** Sends what one call can carry from the message at `place` of the order on; returns the place behind what is settled. */
   #sendNext(batch: SendBatch, order: Uint8Array, place: number): number {
     const message = order[place]!

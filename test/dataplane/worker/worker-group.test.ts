@@ -30,6 +30,16 @@ vi.mock('../../../dataplane/io/linux/libc.ts', async () => {
 
 const EMFILE = 24
 
+test('a group that takes over from another goes on counting its tables', async () => {
+  scripted.otherwise(() => 0)
+  const queues = [{ tunFd: 10, socketFd: 15 }]
+  const options = { queues, settings: {}, generation: 7, onReport: () => {}, onDeath: () => {} }
+  const group = await WorkerGroup.start(options as unknown as WorkerGroupOptions)
+  const replaced = group.replaceTable([])
+  await group.stop()
+  expect(await replaced).toBe(8)
+})
+
 test('a group for which there is no bell for the last worker is not started, and nothing of it stays', async () => {
   scripted.otherwise(() => 0)
   scripted.give('eventfd', 20, 21, -EMFILE)

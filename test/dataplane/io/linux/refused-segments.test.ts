@@ -164,6 +164,16 @@ describe('how long segmented sends are tried', () => {
     expect(send().counters.get('outbound.messages.resent')).toBe(0)
   })
 
+  test('and they are tried again once the way out is another one', () => {
+    for (let round = 0; round < 3; round++) trySegments(EINVAL)
+    socket.forgetRefusals()
+    message(1, 'pieces')
+    seen.length = 0
+    scripted.give('sendmmsg', 1)
+    expect(send().errnos).toEqual([0])
+    expect(seen.map(({ bytes }) => bytes.length)).toEqual([FRAME_SIZES.reduce((sum, size) => sum + size)])
+  })
+
   test('a refusal that single frames meet as well says nothing of segments', () => {
     for (let round = 0; round < 4; round++) {
       message(1, 'pieces')

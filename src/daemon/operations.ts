@@ -126,7 +126,7 @@ export class Operations {
       storeLastSuccess: store.lastSuccessWallMs === null ? null : store.lastSuccessWallMs / 1000,
       storeOperations: store.operations,
       workerRestarts: dataplane.workerRestarts(),
-      lostTraceRecords: this.#api.lostSteps,
+      lostTraceRecords: dataplane.kind === 'kernel' ? null : this.#api.lostSteps,
       peersLastReceive:
         options.metricsPeers && dataplane.traffic() !== null
           ? status.peers.map(({ publicIp, traffic }) => [publicIp, seconds(traffic?.lastReceived)] as const)

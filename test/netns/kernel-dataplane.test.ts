@@ -38,7 +38,6 @@ test('its counters are those of the device, and nobody claims what nobody has co
 
 test.each([
   ['deleted', () => onHost2('link', 'delete', 'flannel.1')],
-  ['set down', () => onHost2('link', 'set', 'flannel.1', 'down')],
   ['without its address', () => onHost2('address', 'flush', 'dev', 'flannel.1')],
 ])('a device that is %s makes the node degraded until it is back, with entries, routes and MTU', async (_, harm) => {
   const before = shape()

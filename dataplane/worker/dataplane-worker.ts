@@ -8,7 +8,7 @@ import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
 import type { RawPorts, RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
 import { PeerLedger } from './peer-ledger.ts'
-import { type StartRunning, startOf } from './running.ts'
+import { type StartRunning, startThread } from './running.ts'
 import { WorkerLife } from './worker-life.ts'
 
 const RESTARTS = cellOf('worker.restarts')
@@ -195,4 +195,11 @@ export class DataplaneWorker {
       resolve()
     }
   }
+}
+
+/** How a driver is run. */
+async function startOf(driver: WorkerDriver): Promise<StartRunning> {
+  if (driver !== 'raw') return startThread
+  // Loads native code, which none but a running dataplane needs.
+  return (await import('./main-thread.ts')).startOnMainThread
 }

@@ -19,13 +19,6 @@ export interface RunningEvents {
 
 export type StartRunning = (setup: WorkerSetup, events: RunningEvents) => Running
 
-/** How a driver is run. */
-export async function startOf(driver: WorkerSetup['driver']): Promise<StartRunning> {
-  if (driver !== 'raw') return startThread
-  // Loads native code, which none but a running dataplane needs.
-  return (await import('./main-thread.ts')).startOnMainThread
-}
-
 /** In a thread of its own. */
 export const startThread: StartRunning = (setup, events) => {
   // `.ts` when run from source, `.js` when built.

@@ -1,6 +1,6 @@
 // A status report for people, on one screen: what is well in few words, what is not in more.
 import { droppedInAll } from '../daemon/dropped-packets.ts'
-import { formatSpan } from './duration.ts'
+import { formatSpan } from '../time-span.ts'
 import type { StatusReport } from './status-report.ts'
 import { mark, paint, shown, type Terminal, table } from './table.ts'
 

@@ -6,12 +6,13 @@ import { type NetworkConfig, parseNetworkConfig } from '../config/network-config
 import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
 import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
 import { ipv6HalfOf, type Lease, type LeaseAttributes } from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
-import type { AgentOptions, Underlay } from './agent-options.ts'
+import type { AgentOptions } from './agent-options.ts'
 import type { VtepOutline } from './dataplane.ts'
 import type { KeptLease } from './state-directory.ts'
 
@@ -19,7 +20,7 @@ export interface JoinedNetwork {
   readonly rawConfig: string
   readonly config: NetworkConfig
   readonly backend: TunnelBackend
-  readonly underlay: Underlay
+  readonly underlay: UnderlayInterface
   readonly lease: Lease
   readonly outline: VtepOutline
   /** The lease is new with this start, not one that was ours before. */
@@ -59,7 +60,7 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
 }
 
 /** @throws FlanneletteError `interface-unsuitable` when the underlay's MTU leaves no room */
-function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Underlay, log: Log): VtepOutline {
+function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: UnderlayInterface, log: Log): VtepOutline {
   const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
   const least = smallestOverlayBytes(config.ipv6 !== null)
   if (mtu.overlayBytes < least) {
@@ -176,7 +177,7 @@ export function randomMac(random: () => number): number {
   return octets.reduce((mac, octet) => mac * 256 + octet, 0)
 }
 
-async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
+async function chooseUnderlay(options: AgentOptions): Promise<UnderlayInterface> {
   const { publicIp, log } = options
   const underlay = await options.selectUnderlay()
   for (const sentence of underlay.passedOver) log.warn('underlay-passed-over', sentence)

@@ -20,11 +20,12 @@ import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { followMtu } from '../config/mtu.ts'
 import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
 import type { FlanneletteError } from '../errors.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
-import type { AgentOptions, AgentState, Underlay } from './agent-options.ts'
+import type { AgentOptions, AgentState } from './agent-options.ts'
 import { ConfigCheck } from './config-check.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
@@ -222,7 +223,7 @@ export class NodeAgent {
       return this.#moving
     }
     const fixed = publicIp === underlay.address
-    const move = (to: Underlay) => {
+    const move = (to: UnderlayInterface) => {
       this.#moving = this.#moveUnderlay(to)
       return this.#moving
     }
@@ -231,7 +232,7 @@ export class NodeAgent {
   }
 
   /** Sockets first: peers that hear of the new address send to it at once. */
-  async #moveUnderlay(to: Underlay): Promise<void> {
+  async #moveUnderlay(to: UnderlayInterface): Promise<void> {
     const { dataplane, publicIp: fixed, claimIdentity } = this.#options
     const [local, manager] = [this.#local, this.#manager]
     if (local === null || manager === null || this.#stopping.signal.aborted) return

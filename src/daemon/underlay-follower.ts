@@ -7,8 +7,8 @@ import { formatIpv4 } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LinkInfo } from '../host/ip.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import type { Log } from '../log.ts'
-import type { Underlay } from './agent-options.ts'
 
 /** How long a new address must stay before a lease is written for it, milliseconds. */
 export const SETTLE_MS = 5000
@@ -29,20 +29,20 @@ export interface UnderlayEyes {
 export interface UnderlayFollowerOptions extends UnderlayEyes {
   readonly clock: Clock
   readonly log: Log
-  readonly select: () => Promise<Underlay>
+  readonly select: () => Promise<UnderlayInterface>
   /** The address that peers were told is the interface's own, and was fixed by a person: nothing may replace it. */
   readonly fixed: boolean
   /** Goes over to another address. @throws FlanneletteError when that is impossible for now */
-  readonly move: (to: Underlay) => Promise<void>
+  readonly move: (to: UnderlayInterface) => Promise<void>
   /** The interface has another MTU now, in bytes; tried again when it fails. */
   readonly onMtu: (mtuBytes: number) => Promise<void>
 }
 
 export class UnderlayFollower {
   readonly #options: UnderlayFollowerOptions
-  #current: Underlay
+  #current: UnderlayInterface
   /** Where to move, and since when by the boot clock. */
-  #next: { readonly to: Underlay; readonly sinceMs: number } | null = null
+  #next: { readonly to: UnderlayInterface; readonly sinceMs: number } | null = null
   #mtuBytes: number
   #saidFixed = false
   #timer: Timer | null = null
@@ -53,7 +53,7 @@ export class UnderlayFollower {
   #rung = false
   #stopped = false
 
-  constructor(current: Underlay, options: UnderlayFollowerOptions) {
+  constructor(current: UnderlayInterface, options: UnderlayFollowerOptions) {
     this.#current = current
     this.#mtuBytes = current.mtuBytes
     this.#options = options
@@ -121,7 +121,7 @@ export class UnderlayFollower {
   }
 
   /** Where the rule leads now; `null` when nowhere else. */
-  async #choice(): Promise<Underlay | null> {
+  async #choice(): Promise<UnderlayInterface | null> {
     const { select, fixed, log } = this.#options
     if (fixed) {
       const address = formatIpv4(this.#current.address)
@@ -138,7 +138,7 @@ export class UnderlayFollower {
     }
   }
 
-  async #move(to: Underlay): Promise<void> {
+  async #move(to: UnderlayInterface): Promise<void> {
     if (this.#stopped) return
     const from = this.#current
     await this.#options.move(to)
@@ -156,7 +156,7 @@ export class UnderlayFollower {
   }
 }
 
-function samePlace(one: Underlay, other: Underlay): boolean {
+function samePlace(one: UnderlayInterface, other: UnderlayInterface): boolean {
   return one.name === other.name && one.address === other.address
 }
 

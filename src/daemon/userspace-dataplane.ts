@@ -11,15 +11,13 @@ import {
   type Offender,
   type OpenTun,
   type PeerTraffic,
-  type Prefix,
   type RecordedStep,
   receiveDatagramsOneByOne,
-  type SourceCheckMode,
-  type UdpGsoMode,
   type WorkerDriver,
   WorkerGroup,
   type WorkerReport,
 } from '../../dataplane/index.ts'
+import type { RunOptions } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 import { requireNetworkAdmin } from '../host/capability.ts'
 import { carriesAddress } from '../host/carried-address.ts'
@@ -38,19 +36,10 @@ import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './un
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
 
-export interface UserspaceOptions {
-  readonly log: Log
-  readonly driver: WorkerDriver
-  readonly udpGso: UdpGsoMode
-  /** Whether super-packets and open checksums may cross the device. */
-  readonly tunOffload: boolean
-  readonly sourceCheck: SourceCheckMode
-  readonly sourceAllow: readonly Prefix[]
-  /** Threads that move packets, each with a queue of the device. */
-  readonly workers: number
-  /** UDP ports that flows are spread over; 1 is the service port alone. */
-  readonly sourcePorts: number
-}
+export type UserspaceOptions = { readonly log: Log } & Pick<
+  RunOptions,
+  'driver' | 'udpGso' | 'tunOffload' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
+>
 
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'

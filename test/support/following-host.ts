@@ -1,7 +1,8 @@
 // A node in memory that follows its underlay, on a host whose interface the test changes.
-import type { AgentOptions, Underlay } from '../../src/daemon/agent-options.ts'
+import type { AgentOptions } from '../../src/daemon/agent-options.ts'
 import { FlanneletteError } from '../../src/errors.ts'
 import type { AddressInfo, LinkInfo } from '../../src/host/ip.ts'
+import type { UnderlayInterface } from '../../src/host/underlay-interface.ts'
 import { CONFIG, ETH0, makeHost, started } from './agent-host.ts'
 
 /** The address of {@link ETH0}. */
@@ -12,7 +13,7 @@ export async function following(changes: Partial<AgentOptions> = {}, config = CO
   const host = makeHost(config)
   let link: LinkInfo | null = null
   let bell = () => {}
-  let choice: Underlay | FlanneletteError = ETH0
+  let choice: UnderlayInterface | FlanneletteError = ETH0
   const carry = (texts: readonly string[], mtu = 1500) => {
     const addr_info: AddressInfo[] = texts.map((local) => ({ family: 'inet', local, prefixlen: 24, scope: 'global' }))
     link = { ifindex: 2, ifname: 'eth0', mtu, flags: ['UP'], addr_info }

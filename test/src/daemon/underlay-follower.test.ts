@@ -1,12 +1,12 @@
 // A node whose underlay changes while it runs: when it moves, when it stays, and what peers and the store see of it.
 import { describe, expect, test } from 'vitest'
 import { parseIpv4 } from '../../../dataplane/wire/address.ts'
-import type { Underlay } from '../../../src/daemon/agent-options.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
+import type { UnderlayInterface } from '../../../src/host/underlay-interface.ts'
 import { ETH0 } from '../../support/agent-host.ts'
 import { following, OLD_TEXT } from '../../support/following-host.ts'
 
-const NEW: Underlay = { ...ETH0, address: parseIpv4('192.0.2.77')! }
+const NEW: UnderlayInterface = { ...ETH0, address: parseIpv4('192.0.2.77')! }
 const NEW_TEXT = '192.0.2.77'
 const LONG_MS = 30_000
 

@@ -157,7 +157,7 @@ const DAEMON: readonly Row[] = [
 const LEASE: readonly Row[] = [
   ['store', 'away', withStatus({ store: { name: 'etcd', reachable: false, why: 'refused' } }), 'warning', /refused/],
   ['lease', 'none', withStatus({ lease: null }), 'error', /no lease/],
-  ['lease', 'over', withLease({ expiresAt: new Date(NOW - 61_000).toISOString() }), 'error', /expired 1 m 1 s ago/],
+  ['lease', 'over', withLease({ expiresAt: new Date(NOW - 61_000).toISOString() }), 'error', /expired 1m1s ago/],
   ['lease', 'late', withLease({ expiresAt: new Date(NOW + 60_000).toISOString() }), 'warning', /was not renewed/],
   ['lease', 'reserved', withLease({ expiresAt: null }), 'ok', /never expires/],
   ['lease', 'outside the network', withNode({ network: '10.0.0.0/16' }), 'error', /outside the network/],

@@ -81,7 +81,7 @@ export function messageSizeCellOf(packets: number): number {
 }
 
 /** First of the two cells (packets, bytes) of a drop reason. */
-export function dropCellOf(direction: Direction, reason: DropReason): number {
+function dropCellOf(direction: Direction, reason: DropReason): number {
   return PLAIN.length + DIRECTIONS[direction] * DROP_CELLS + REASONS.get(reason)! * 2
 }
 

@@ -30,7 +30,6 @@ export const FIELDS = [
 export const HEADER_LEN = lengthOf(FIELDS)
 
 export const OPERATION_REQUEST = 1
-export const OPERATION_REPLY = 2
 
 const HARDWARE_ETHERNET = 1
 const MAC_BYTES = 6

@@ -97,13 +97,13 @@ export function writeField(buf: Uint8Array, at: number, field: Field, value: num
 }
 
 /** Value of a field shown as `ipv6`. The bytes have to be there. Off the hot path. */
-export function readWideField(buf: Uint8Array, at: number, field: Field): bigint {
+function readWideField(buf: Uint8Array, at: number, field: Field): bigint {
   const first = at + field.bit / 8
   return BigInt(`0x${hexOf(buf.subarray(first, first + bytesOf(field)))}`)
 }
 
 /** Writes a field shown as `ipv6`, least significant byte first into the last byte. Off the hot path. */
-export function writeWideField(buf: Uint8Array, at: number, field: Field, value: bigint): void {
+function writeWideField(buf: Uint8Array, at: number, field: Field, value: bigint): void {
   let rest = value
   for (let rank = bytesOf(field) - 1; rank >= 0; rank--) {
     buf[byteIndex(field, at, rank)] = Number(rest & 0xffn)

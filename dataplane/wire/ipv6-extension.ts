@@ -53,7 +53,7 @@ export const NO_NEXT_HEADER = 59
 export const DESTINATION_OPTIONS = 60
 
 /** Extension headers that {@link walkExtensions} passes before it gives up. No host sends more than each kind once or twice. */
-export const MAX_EXTENSION_HEADERS = 8
+const MAX_EXTENSION_HEADERS = 8
 
 /** What {@link walkExtensions} gives when headers are missing, or when there are too many. */
 export const WALK_TRUNCATED = -1

@@ -65,7 +65,7 @@ export function pingMatrix(results: readonly PingResult[], terminal: Terminal): 
   return `${table(['ms', ...names], rows)}${pingSummary(results)}\n`
 }
 
-export function pingSummary(results: readonly PingResult[]): string {
+function pingSummary(results: readonly PingResult[]): string {
   const sent = results.reduce((sum, result) => sum + result.sent, 0)
   const received = results.reduce((sum, result) => sum + result.received, 0)
   return `${received} of ${sent} pings answered`

@@ -148,7 +148,7 @@ function underlayWishes(values: FlagValues): UnderlayWishes {
 }
 
 /** `--public-ip`, `--iface-can-reach`. @throws FlanneletteError `usage` */
-export function parseHostAddress({ text, said }: SaidValue): number {
+function parseHostAddress({ text, said }: SaidValue): number {
   const address = parseIpv4(text)
   if (address === null || !isUnicast(address)) {
     throw new FlanneletteError('usage', `${said} is not the IPv4 address of a host`, {
@@ -159,7 +159,7 @@ export function parseHostAddress({ text, said }: SaidValue): number {
 }
 
 /** A pattern of Go's, as far as JavaScript has the same; `(?i)` in front is understood. @throws FlanneletteError `usage` */
-export function parsePattern({ text, said }: SaidValue): RegExp {
+function parsePattern({ text, said }: SaidValue): RegExp {
   const [, flags, pattern] = /^(?:\(\?([is]+)\))?([\s\S]*)$/.exec(text)!
   try {
     return new RegExp(pattern!, flags)

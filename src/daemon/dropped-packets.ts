@@ -2,7 +2,7 @@
 import { DROP_REASON_NAMES, DROP_REASONS } from '../../dataplane/index.ts'
 
 /** Stands for all reasons of the kernel dataplane, which tells numbers only. */
-export const KERNEL_REASON = 'kernel'
+const KERNEL_REASON = 'kernel'
 
 export interface DroppedPackets {
   readonly direction: 'outbound' | 'inbound'

@@ -9,7 +9,7 @@ import type { PeerTraffic } from '../../dataplane/index.ts'
 export type PeerState = 'active' | 'sending' | 'no-answer' | 'idle'
 
 /** What is lately, milliseconds. */
-export const LATELY_MS = 30_000
+const LATELY_MS = 30_000
 /** How long packets must have gone unanswered before that is worth a word, milliseconds, and how many. */
 export const UNANSWERED_MS = 10_000
 export const UNANSWERED_PACKETS = 5

@@ -15,7 +15,7 @@ type InNamespace = Pick<CommandOptions, 'namespace'>
 const METRIC = 4_000_000
 
 /** Our blackhole routes of both families. @throws FlanneletteError `host-command` */
-export async function readBlackholeRoutes(where: InNamespace = {}): Promise<RouteInfo[]> {
+async function readBlackholeRoutes(where: InNamespace = {}): Promise<RouteInfo[]> {
   const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
   const lists = families.map((family) =>
     showJson<RouteInfo>('ip', [family, 'route', 'show', 'type', 'blackhole'], where),

@@ -141,7 +141,7 @@ function planFamily({ name, link, routes, family, address, network }: FamilyPlan
 }
 
 /** Length of a prefix that is one address. */
-export function hostLength(family: AddressInfo['family']): number {
+function hostLength(family: AddressInfo['family']): number {
   return family === 'inet' ? 32 : 128
 }
 

@@ -5,7 +5,7 @@ import { belongsToLab, type LabPlan } from './plan.ts'
 import { endProcesses, identify } from './process-identity.ts'
 
 /** All namespaces of a plan. */
-export function plannedNamespaces(plan: LabPlan): string[] {
+function plannedNamespaces(plan: LabPlan): string[] {
   const members = [...plan.hosts, ...plan.pods].map((member) => member.namespace)
   return plan.switchNamespace === null ? members : [plan.switchNamespace, ...members]
 }

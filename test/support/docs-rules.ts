@@ -13,7 +13,7 @@ const WHERE_IN_WORDS = {
 /** Where packets are counted: what the kernel lost in front of the engine is counted by the daemon's dataplane. */
 const COUNTS_PACKETS = /^dataplane\/|^src\/daemon\/userspace-dataplane\.ts$/
 
-export const DROP_SECTION = { begin: '<!-- drop reasons: begin -->', end: '<!-- drop reasons: end -->' } as const
+const DROP_SECTION = { begin: '<!-- drop reasons: begin -->', end: '<!-- drop reasons: end -->' } as const
 
 /** The part of docs/troubleshooting.md that lists every drop reason, from the table in the code. */
 export function dropReasonSection(reasons: Readonly<Record<string, { where: string; about: string }>>): string {

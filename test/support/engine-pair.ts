@@ -17,7 +17,6 @@ import type { Step } from '../../dataplane/step.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
 import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
 import { ip, ip6 } from './packets.ts'
-import { transportOf } from './transport-of.ts'
 
 export type EncapsulationName = keyof typeof OVERHEAD_BYTES
 
@@ -190,9 +189,4 @@ export function toWritten(bytes: Uint8Array): Written {
 /** Whether a write is a packet as it stands, behind an all-zero header. */
 export function isPlain({ vnet }: Written): boolean {
   return Object.values(vnet).every((value) => value === 0)
-}
-
-/** Total length that the packet's own header says. */
-export function totalLengthOf(packet: Uint8Array): number {
-  return transportOf(packet).length
 }

@@ -4,8 +4,8 @@ import { importsOf, lineAt, type SourceFile, type SyntaxNode, syntaxTree, walk }
 
 export type Rule = (files: readonly SourceFile[]) => string[]
 
-export const MAX_FILE_LINES = 399
-export const MAX_FUNCTION_LINES = 59
+const MAX_FILE_LINES = 399
+const MAX_FUNCTION_LINES = 59
 
 const isCode = ({ path }: SourceFile): boolean => /\.(ts|mjs|cjs)$/.test(path)
 const isParsed = (file: SourceFile): boolean => isCode(file) && !file.path.endsWith('.as.ts')

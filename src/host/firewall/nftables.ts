@@ -6,7 +6,7 @@ import { type AddressMatch, FAMILIES, type Family, MASQUERADE_MARK, type Rule, t
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
-export const TABLES: Readonly<Record<Family, string>> = { ip: 'flannel-ipv4', ip6: 'flannel-ipv6' }
+const TABLES: Readonly<Record<Family, string>> = { ip: 'flannel-ipv4', ip6: 'flannel-ipv6' }
 
 const CHAINS = {
   masquerade: {
@@ -22,7 +22,7 @@ const CHAINS = {
 } as const
 
 /** The lines of a family's table between its braces, in nft's own order and words (nft(8), as `nft list` prints them). */
-export function tableBody(family: Family, sets: readonly RuleSet[], randomFully: boolean): string {
+function tableBody(family: Family, sets: readonly RuleSet[], randomFully: boolean): string {
   const chains = sets
     .filter((set) => set.family === family)
     .map(({ name, rules }) => {

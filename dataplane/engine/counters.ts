@@ -18,7 +18,8 @@ const PLAIN = [
   'outbound.calls.read',
   'outbound.calls.send',
   'outbound.messages.sent',
-  // packets in all messages, sent or not, and how many messages had at most so many of them (and more than the one before)
+  // packets in all messages, sent or not, and how many messages had at most so many of them (and more than the one
+  // before)
   'outbound.messages.packets',
   'outbound.messages.up-to-1',
   'outbound.messages.up-to-2',

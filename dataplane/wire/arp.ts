@@ -1,5 +1,5 @@
-// ARP for IPv4 over Ethernet, RFC 826. The tunnel carries none, since a TUN has no link layer: what arrives comes from a peer
-// whose VTEP asks instead of knowing, and is dropped and shown by name.
+// ARP for IPv4 over Ethernet, RFC 826. The tunnel carries none, since a TUN has no link layer: what arrives comes from
+// a peer whose VTEP asks instead of knowing, and is dropped and shown by name.
 import type { DropReason } from '../drop-reason.ts'
 import { ETHERTYPE_IPV4 } from './ethernet.ts'
 import {

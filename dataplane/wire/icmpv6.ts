@@ -1,6 +1,7 @@
-// ICMP for IPv6, RFC 4443, and the shape of neighbour discovery, RFC 4861. The tunnel reads it to answer pods (no route, too
-// big), never to answer an ICMP error, and to call the host's own noise by name. The first eight bytes lie as those of ICMP
-// for IPv4 do, so their accessors are the same; what differs is the checksum, which covers the pseudo header.
+// ICMP for IPv6, RFC 4443, and the shape of neighbour discovery, RFC 4861. The tunnel reads it to answer pods (no
+// route, too big), never to answer an ICMP error, and to call the host's own noise by name. The first eight bytes lie
+// as those of ICMP for IPv4 do, so their accessors are the same; what differs is the checksum, which covers the pseudo
+// header.
 import type { DropReason } from '../drop-reason.ts'
 import {
   describeFields,

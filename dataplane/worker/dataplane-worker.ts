@@ -90,8 +90,8 @@ export class DataplaneWorker {
   }
 
   /**
-   * Hands over a whole new table. Resolves with its generation once packets are forwarded by it, be it by the next thread
-   * after one that died, or when the worker is stopped.
+   * Hands over a whole new table. Resolves with its generation once packets are forwarded by it, be it by the next
+   * thread after one that died, or when the worker is stopped.
    */
   replaceTable(entries: readonly ForwardingEntry[]): Promise<number> {
     const generation = ++this.#generation
@@ -127,7 +127,10 @@ export class DataplaneWorker {
     this.#say({ type: 'device', fd })
   }
 
-  /** Ends the thread after what it is doing. Resolves when it is gone, also when it died before; descriptors stay open, they are the caller's. */
+  /**
+   * Ends the thread after what it is doing. Resolves when it is gone, also when it died before; descriptors stay open,
+   * they are the caller's.
+   */
   async stop(): Promise<void> {
     this.#stopping = true
     await this.#life.stop(() => this.#say({ type: 'stop' }))

@@ -6,8 +6,8 @@ import type { EngineSettings } from '../engine/settings.ts'
 import type { Step } from '../step.ts'
 
 /**
- * `plain`: a TUN without virtio-net headers, and one packet a system call in every direction. `dgram`: Node's own sockets,
- * see io/node/dgram-socket.ts. `raw`: outer headers of our own, see io/raw/raw-socket.ts.
+ * `plain`: a TUN without virtio-net headers, and one packet a system call in every direction. `dgram`: Node's own
+ * sockets, see io/node/dgram-socket.ts. `raw`: outer headers of our own, see io/raw/raw-socket.ts.
  */
 export type WorkerDriver = 'offload' | 'plain' | 'dgram' | 'raw'
 

@@ -1,6 +1,6 @@
-// What moves packets, turn by turn, wherever it runs: engine and driver put together, obeying commands, reporting what is
-// unwell. Never touches a store, a logger or a timer. A thread runs it between two sleeps (worker-main.ts), the dgram and raw
-// drivers between other events of a loop (event-loop-turns.ts).
+// What moves packets, turn by turn, wherever it runs: engine and driver put together, obeying commands, reporting what
+// is unwell. Never touches a store, a logger or a timer. A thread runs it between two sleeps (worker-main.ts), the
+// dgram and raw drivers between other events of a loop (event-loop-turns.ts).
 import { UdpEncapsulation } from '../encap/udp.ts'
 import { VxlanEncapsulation } from '../encap/vxlan.ts'
 import { Counters } from '../engine/counters.ts'
@@ -102,7 +102,10 @@ export class Mover {
     this.driver.close()
   }
 
-  /** Obeys everything that was said; false when it is time to go. @throws Error when the bell is broken, once all is obeyed */
+  /**
+   * Obeys everything that was said; false when it is time to go. @throws Error when the bell is broken, once all is
+   * obeyed
+   */
   #obey(): boolean {
     const rung = libc.read(this.#setup.wakeFd, this.#memory.addressAt(this.#wakeBytes), EVENTFD_BYTES)
     for (;;) {
@@ -147,7 +150,10 @@ export class Mover {
     return 0
   }
 
-  /** What the device took in while its own MTU was larger still goes out: nobody would send it again for having been refused. */
+  /**
+   * What the device took in while its own MTU was larger still goes out: nobody would send it again for having been
+   * refused.
+   */
   #takeMtu(mtuBytes: number): void {
     for (let turns = 0; turns < EMPTYING_TURNS && this.#tunFd >= 0; turns++) if (this.#outbound() === 0) break
     if (this.driver.isFull()) return // some of it is in the device still
@@ -162,7 +168,9 @@ export class Mover {
     if (result < 0) this.#restSocket(-result)
   }
 
-  /** A socket that failed is left alone, or at least not spoken of, for a while: one that fails for good costs nothing. */
+  /**
+   * A socket that failed is left alone, or at least not spoken of, for a while: one that fails for good costs nothing.
+   */
   #restSocket(errno: number): void {
     if (this.#socketRestsUntilMs > 0) return
     this.waits.setDescriptor(SOCKET, -1)

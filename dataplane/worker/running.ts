@@ -1,5 +1,5 @@
-// Where a mover runs: in a thread of its own, or between the events of the main thread (the raw driver, whose package works
-// nowhere else). Both are spoken to alike, and end alike.
+// Where a mover runs: in a thread of its own, or between the events of the main thread (the raw driver, whose package
+// works nowhere else). Both are spoken to alike, and end alike.
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'

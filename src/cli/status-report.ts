@@ -1,5 +1,5 @@
-// What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and the
-// exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
+// What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and
+// the exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
 import { type DroppedPackets, droppedByReason } from '../daemon/dropped-packets.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { StatusFound } from '../daemon/status-source.ts'

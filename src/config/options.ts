@@ -158,7 +158,9 @@ function parseHostAddress({ text, said }: SaidValue): number {
   return address
 }
 
-/** A pattern of Go's, as far as JavaScript has the same; `(?i)` in front is understood. @throws FlanneletteError `usage` */
+/**
+ * A pattern of Go's, as far as JavaScript has the same; `(?i)` in front is understood. @throws FlanneletteError `usage`
+ */
 function parsePattern({ text, said }: SaidValue): RegExp {
   const [, flags, pattern] = /^(?:\(\?([is]+)\))?([\s\S]*)$/.exec(text)!
   try {

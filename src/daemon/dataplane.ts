@@ -47,11 +47,13 @@ export interface Dataplane {
    * driver-unavailable, not-permitted
    */
   prepare(outline: VtepOutline): Promise<void>
-  /** Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command` */
+  /**
+   * Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command`
+   */
   start(local: LocalVtep): Promise<void>
   /**
-   * Goes on from another underlay address or interface, after `start`: device, address, routes and peers stay. Before it
-   * fails nothing has changed, or the next call puts it right. @throws FlanneletteError as `start`
+   * Goes on from another underlay address or interface, after `start`: device, address, routes and peers stay. Before
+   * it fails nothing has changed, or the next call puts it right. @throws FlanneletteError as `start`
    */
   moveUnderlay(local: LocalVtep): Promise<void>
   /**

@@ -1,4 +1,5 @@
-// What a status' counters say of packets that were not passed on: the one reading of them, for everything that tells of drops.
+// What a status' counters say of packets that were not passed on: the one reading of them, for everything that tells of
+// drops.
 import { DROP_REASON_NAMES, DROP_REASONS } from '../../dataplane/index.ts'
 
 /** Stands for all reasons of the kernel dataplane, which tells numbers only. */

@@ -1,5 +1,5 @@
-// What runs of the dataplane's offloads, and why: for status, for the counters, and one log line for each that the kernel
-// has refused, at start or at work.
+// What runs of the dataplane's offloads, and why: for status, for the counters, and one log line for each that the
+// kernel has refused, at start or at work.
 import type { Feature } from '../../dataplane/index.ts'
 import type { Log } from '../log.ts'
 

@@ -188,8 +188,8 @@ async function chooseUnderlay(options: AgentOptions): Promise<UnderlayInterface>
 }
 
 /**
- * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is away
- * is survived.
+ * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is
+ * away is survived.
  */
 async function readConfig(options: AgentOptions, kept: KeptLease | null, signal: AbortSignal) {
   const { store, clock, log } = options

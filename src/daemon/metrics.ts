@@ -1,5 +1,6 @@
 // Prometheus' view of a node: names, units and labels are a promise (docs/operations.md). Nothing is counted here: each
-// scrape reads what dataplane, agent and store have counted; what nobody counts is not there, rather than 0. Loaded only by a daemon that is asked for metrics.
+// scrape reads what dataplane, agent and store have counted; what nobody counts is not there, rather than 0. Loaded
+// only by a daemon that is asked for metrics.
 import { Counter, type CounterConfiguration, Gauge, Registry } from 'prom-client'
 import { DROP_REASONS, type DropReason, MESSAGE_SIZES } from '../../dataplane/index.ts'
 import type { OperationCount } from '../store/metered-store.ts'

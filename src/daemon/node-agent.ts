@@ -12,8 +12,8 @@
 //   7. peers         from the first snapshot, or from the kept leases; rules and routes of the host meanwhile
 //   8. subnet.env    now pods may come; `ready`
 // A start that fails after 5 gives back a lease that was new.
-// From then on the underlay is followed: when its address changes, sockets and lease go over to the new one; when its MTU
-// changes, device, workers and subnet.env take the new one.
+// From then on the underlay is followed: when its address changes, sockets and lease go over to the new one; when its
+// MTU changes, device, workers and subnet.env take the new one.
 // Each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'

@@ -41,7 +41,9 @@ export async function openDevice(deviceName: string, wishes: DeviceWishes, log: 
   return opened
 }
 
-/** A device that a former run made with one queue cannot have several, nor the other way round: it is made anew then. */
+/**
+ * A device that a former run made with one queue cannot have several, nor the other way round: it is made anew then.
+ */
 async function openQueues(deviceName: string, wishes: DeviceWishes, log: Log): Promise<OpenTun[] | TunFailure> {
   const { workers, header, tunOffload } = wishes
   const opened = await openOverlayDevice(deviceName, workers, { header, offloads: tunOffload })

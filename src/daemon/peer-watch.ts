@@ -1,10 +1,10 @@
-// How it stands between this node and each peer, from what the dataplane counted: whether packets come and go, and above
-// all whether we send and nothing comes back, which no single counter shows. Looked at about once a second.
+// How it stands between this node and each peer, from what the dataplane counted: whether packets come and go, and
+// above all whether we send and nothing comes back, which no single counter shows. Looked at about once a second.
 import type { PeerTraffic } from '../../dataplane/index.ts'
 
 /**
- * `active`: something came lately. `sending`: something was sent lately, and an answer may yet come. `no-answer`: we go on
- * sending and nothing comes back. `idle`: nothing either way lately.
+ * `active`: something came lately. `sending`: something was sent lately, and an answer may yet come. `no-answer`: we go
+ * on sending and nothing comes back. `idle`: nothing either way lately.
  */
 export type PeerState = 'active' | 'sending' | 'no-answer' | 'idle'
 

@@ -1,7 +1,7 @@
-// Follows the underlay at run time. Whenever something on the host changes, and every ten seconds at the latest, the chosen
-// interface is looked at. As long as it carries its address nothing moves, even if the rule would choose another
-// one by now. Once the address is gone the choice is made again by the same rule; an answer that holds for five seconds is
-// where the node moves. An address that comes back within that time has cost nothing.
+// Follows the underlay at run time. Whenever something on the host changes, and every ten seconds at the latest, the
+// chosen interface is looked at. As long as it carries its address nothing moves, even if the rule would choose another
+// one by now. Once the address is gone the choice is made again by the same rule; an answer that holds for five seconds
+// is where the node moves. An address that comes back within that time has cost nothing.
 // Another MTU is told at once.
 import { formatIpv4 } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'

@@ -75,7 +75,9 @@ export class UserspaceDataplane implements Dataplane {
     this.#offenders = new RecentOffenders(options.log)
   }
 
-  /** Sockets and device are held from here on: a device made here goes with the process until `start` has dressed it. */
+  /**
+   * Sockets and device are held from here on: a device made here goes with the process until `start` has dressed it.
+   */
   async prepare(outline: VtepOutline): Promise<void> {
     requireNetworkAdmin(outline.deviceName)
     await refuseNetworkOverlap(outline)
@@ -135,7 +137,9 @@ export class UserspaceDataplane implements Dataplane {
     return { maxSegments }
   }
 
-  /** New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones. */
+  /**
+   * New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones.
+   */
   async moveUnderlay(local: LocalVtep): Promise<void> {
     if (this.#tuns.length === 0) throw new Error('the dataplane is not started')
     const opened = await openSockets(local, this.#options, this.#options.log)

@@ -1,5 +1,6 @@
-// The way to a node, rung by rung: lease, underlay, VTEP, sizes, pod side. Each rung has a verdict of its own; the first
-// that fails is the one to look at. What is asked of the network comes in as tools, so that tests can stand in for it.
+// The way to a node, rung by rung: lease, underlay, VTEP, sizes, pod side. Each rung has a verdict of its own; the
+// first that fails is the one to look at. What is asked of the network comes in as tools, so that tests can stand in
+// for it.
 import { formatPrefix } from '../../dataplane/index.ts'
 import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'

@@ -1,12 +1,13 @@
-// A rung of the ladder, what climbing needs, and from where it starts. Rungs are judged in ladder.ts and ladder-sizes.ts.
+// A rung of the ladder, what climbing needs, and from where it starts. Rungs are judged in ladder.ts and
+// ladder-sizes.ts.
 import type { EchoOptions, EchoResult } from '../host/echo.ts'
 import type { UdpAnswer } from '../host/udp-refusal.ts'
 
 export type RungName = 'store' | 'underlay' | 'vtep' | 'sizes' | 'pod-side'
 
 /**
- * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it should.
- * `skipped`: a rung below failed.
+ * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it
+ * should. `skipped`: a rung below failed.
  */
 export type Verdict = 'good' | 'bad' | 'unproven' | 'warning' | 'skipped'
 

@@ -9,8 +9,8 @@ import { kernelHasIpv6 } from './sysctl.ts'
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /**
- * Above every metric that others use: the bridge's own route to the same subnet must win whenever there is one, whichever
- * of the two came first (with equal metrics the older one wins).
+ * Above every metric that others use: the bridge's own route to the same subnet must win whenever there is one,
+ * whichever of the two came first (with equal metrics the older one wins).
  */
 const METRIC = 4_000_000
 

@@ -37,8 +37,8 @@ export function kernelTables(device: string, where: Pick<CommandOptions, 'namesp
 }
 
 /**
- * Column behind the colon of /proc/net/dev, proc_pid_net(5), and what it counts seen from the tunnel: what the device has
- * received or sent has passed the kernel's VTEP. A super-packet counts as one.
+ * Column behind the colon of /proc/net/dev, proc_pid_net(5), and what it counts seen from the tunnel: what the device
+ * has received or sent has passed the kernel's VTEP. A super-packet counts as one.
  */
 const DEVICE_COLUMNS = [
   [0, 'inbound.bytes.passed'],

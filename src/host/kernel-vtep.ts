@@ -289,7 +289,9 @@ export class KernelVtep implements Dataplane {
   }
 }
 
-/** Runs one table's commands; a peer that failed in an earlier table is left out, so that its route never comes first. */
+/**
+ * Runs one table's commands; a peer that failed in an earlier table is left out, so that its route never comes first.
+ */
 async function program(
   tables: KernelTables,
   tool: IpTool,

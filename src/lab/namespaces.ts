@@ -25,8 +25,8 @@ export async function existingNamespaces(lab: string): Promise<string[]> {
 }
 
 /**
- * Ends what runs in the namespaces and deletes them; devices and routes go with them. The kernel keeps a namespace alive
- * as long as a process is in it, so the processes come first.
+ * Ends what runs in the namespaces and deletes them; devices and routes go with them. The kernel keeps a namespace
+ * alive as long as a process is in it, so the processes come first.
  */
 export async function removeNamespaces(names: readonly string[]): Promise<void> {
   const inside = await Promise.all(names.map(processesIn))

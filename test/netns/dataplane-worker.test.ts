@@ -1,6 +1,6 @@
-// A dataplane worker on a TUN and a UDP socket of the kernel, in a thread of its own or (raw) on the main one: it forwards,
-// obeys at once, reports what is unwell, survives what strangers send, and ends when told to. Runs the built worker: a thread
-// cannot load sources.
+// A dataplane worker on a TUN and a UDP socket of the kernel, in a thread of its own or (raw) on the main one: it
+// forwards, obeys at once, reports what is unwell, survives what strangers send, and ends when told to. Runs the built
+// worker: a thread cannot load sources.
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { EBADFD } from '../../dataplane/io/errno.ts'
 import type { RecordedStep } from '../../dataplane/worker/messages.ts'

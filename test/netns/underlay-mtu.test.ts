@@ -1,5 +1,5 @@
-// The underlay of two hosts gets a smaller MTU while their daemons run, and then its old one: everything follows, and no
-// packet that fits both is lost.
+// The underlay of two hosts gets a smaller MTU while their daemons run, and then its old one: everything follows, and
+// no packet that fits both is lost.
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { OVERHEAD_BYTES } from '../../dataplane/index.ts'

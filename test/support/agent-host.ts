@@ -1,4 +1,5 @@
-// A machine in memory on which one daemon after another can run: store, clock, log and files live on, the rest does not.
+// A machine in memory on which one daemon after another can run: store, clock, log and files live on, the rest does
+// not.
 import { existsSync, readFileSync } from 'node:fs'
 import { onTestFinished } from 'vitest'
 import { parseIpv4 } from '../../dataplane/wire/address.ts'

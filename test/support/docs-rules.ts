@@ -40,7 +40,10 @@ export function errorCodes(text: string): string[] {
   return [...(union ?? '').matchAll(/'([\w-]+)'/g)].map((match) => match[1] ?? '')
 }
 
-/** Drop reasons that no line ever names, other than their table: neither the engine nor whoever counts the kernel's losses. */
+/**
+ * Drop reasons that no line ever names, other than their table: neither the engine nor whoever counts the kernel's
+ * losses.
+ */
 export function unusedDropReasons(names: readonly string[], files: readonly SourceFile[]): string[] {
   const code = files.filter(({ path }) => COUNTS_PACKETS.test(path) && path !== 'dataplane/drop-reason.ts')
   return names.filter((name) => !code.some(({ text }) => text.includes(`'${name}'`) || text.includes(`.${name}'`)))

@@ -1,6 +1,6 @@
-// Two nodes in memory, as the fixture of most engine tests: node A holds 10.244.1.0/24 and fd00:10:244:1::/64 at 192.0.2.1,
-// node B 10.244.2.0/24 and fd00:10:244:2::/64 at 192.0.2.2. VXLAN with VNI 1 on port 8472, or plain UDP on 8285. What
-// either writes into its TUN is kept.
+// Two nodes in memory, as the fixture of most engine tests: node A holds 10.244.1.0/24 and fd00:10:244:1::/64 at
+// 192.0.2.1, node B 10.244.2.0/24 and fd00:10:244:2::/64 at 192.0.2.2. VXLAN with VNI 1 on port 8472, or plain UDP on
+// 8285. What either writes into its TUN is kept.
 import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
 import { UdpEncapsulation } from '../../dataplane/encap/udp.ts'
 import { VxlanEncapsulation } from '../../dataplane/encap/vxlan.ts'

@@ -33,8 +33,8 @@ export const filesAreShort: Rule = (files) =>
     .map(({ file, lines }) => `${file.path}: ${lines} lines`)
 
 /**
- * What groups tests is no function that anyone has to understand as one: the callback of a `describe`, and a function of a
- * test file that calls nothing but `describe` and `test`.
+ * What groups tests is no function that anyone has to understand as one: the callback of a `describe`, and a function
+ * of a test file that calls nothing but `describe` and `test`.
  */
 export const functionsAreShort: Rule = (files) => {
   const groups = new Set<unknown>()

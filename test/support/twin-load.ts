@@ -33,7 +33,10 @@ function tunBatch(mutator: Mutator): Uint8Array[] {
   return reads
 }
 
-/** Packets that follow each other, all open or none of them; here and there one with another byte in its headers, or its length. */
+/**
+ * Packets that follow each other, all open or none of them; here and there one with another byte in its headers, or its
+ * length.
+ */
 function alikeReads(mutator: Mutator): Uint8Array[] {
   const isOpen = mutator.once(2)
   return mutator.run(2 + mutator.below(10)).map((packet) => {

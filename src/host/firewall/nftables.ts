@@ -21,7 +21,9 @@ const CHAINS = {
   },
 } as const
 
-/** The lines of a family's table between its braces, in nft's own order and words (nft(8), as `nft list` prints them). */
+/**
+ * The lines of a family's table between its braces, in nft's own order and words (nft(8), as `nft list` prints them).
+ */
 function tableBody(family: Family, sets: readonly RuleSet[], randomFully: boolean): string {
   const chains = sets
     .filter((set) => set.family === family)
@@ -55,7 +57,9 @@ export interface NftablesOptions {
 export class Nftables implements Firewall {
   readonly #options: NftablesOptions
   readonly #where: InNamespace
-  /** What nft said of each table right after it was written: other versions of nft may print it otherwise than we do. */
+  /**
+   * What nft said of each table right after it was written: other versions of nft may print it otherwise than we do.
+   */
   readonly #listed = new Map<Family, string>()
   #randomFully: boolean | null = null
 

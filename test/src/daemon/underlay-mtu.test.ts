@@ -1,5 +1,5 @@
-// A node whose underlay gets another MTU while it runs: device, workers, subnet.env and status follow together, or it is
-// said why not.
+// A node whose underlay gets another MTU while it runs: device, workers, subnet.env and status follow together, or it
+// is said why not.
 import { expect, test } from 'vitest'
 import { OVERHEAD_BYTES } from '../../../dataplane/encap/overhead.ts'
 import { formatPrefix } from '../../../dataplane/wire/prefix.ts'

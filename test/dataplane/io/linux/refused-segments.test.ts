@@ -67,7 +67,10 @@ function messageAt(header: number): Seen {
   }
 }
 
-/** A message of {@link FRAMES} frames to that port, each in two pieces (or all in a row), and then all that the batch has is sent. */
+/**
+ * A message of {@link FRAMES} frames to that port, each in two pieces (or all in a row), and then all that the batch
+ * has is sent.
+ */
 function message(port: number, layout: 'pieces' | 'row'): Uint8Array[] {
   const frames = FRAME_SIZES.map((size, n) => countingBytes(size, port + n))
   const at = memory.reserve(2 * FRAMES * FRAME_BYTES)

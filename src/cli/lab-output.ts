@@ -1,6 +1,6 @@
 // How the lab's results read: as text for people, or the same data as JSON.
 import { basename, relative } from 'node:path'
-import { droppedByReason, droppedInAll } from '../daemon/dropped-packets.ts'
+import { dropCounts, droppedPackets } from '../daemon/drop-counts.ts'
 import { describeFault } from '../lab/faults.ts'
 import type { IperfResult } from '../lab/iperf.ts'
 import type { HostReport, LabReport } from '../lab/lab.ts'
@@ -18,7 +18,7 @@ export function statusText(report: LabReport, terminal: Terminal): string {
       host.underlayAddress,
       host.subnet,
       String(host.status?.peers.length ?? '-'),
-      String(droppedInAll(host.status?.counters ?? {}) ?? '-'),
+      String((host.status && droppedPackets(host.status)) ?? '-'),
     ]),
   )
   const pods = table(
@@ -32,7 +32,7 @@ export function statusText(report: LabReport, terminal: Terminal): string {
 /** Why packets were dropped, most frequent first; nothing when none were. */
 function dropsText(hosts: readonly HostReport[]): string {
   const drops = hosts.flatMap(({ name, status }) =>
-    droppedByReason(status?.counters ?? {})
+    dropCounts(status?.counters ?? {})
       .filter(({ packets }) => packets > 0)
       .map(({ direction, reason, packets }) => ({ name, direction, reason, packets })),
   )

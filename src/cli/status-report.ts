@@ -1,6 +1,6 @@
 // What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and
 // the exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
-import { type DroppedPackets, droppedByReason } from '../daemon/dropped-packets.ts'
+import { type DropCount, dropCounts } from '../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
 import { EXIT } from '../errors.ts'
@@ -13,7 +13,7 @@ export interface StatusReport {
   readonly ready: boolean
   readonly warnings: readonly string[]
   /** Most packets first; none that is 0. */
-  readonly drops: readonly DroppedPackets[]
+  readonly drops: readonly DropCount[]
   /** The command to type next. */
   readonly next: string
   readonly status: DaemonStatus
@@ -27,7 +27,7 @@ export function reportOf({ isLive, status }: StatusFound): StatusReport {
     warnings: isLive
       ? warningsOf(status)
       : [`the daemon (pid ${status.pid}) does not answer: this is what it said last`],
-    drops: droppedByReason(status.counters)
+    drops: dropCounts(status.counters)
       .filter(({ packets }) => packets > 0)
       .sort((a, b) => b.packets - a.packets),
     next: isLive ? nextCommand(status) : 'systemctl restart flannelette; journalctl -u flannelette -e',

@@ -1,5 +1,5 @@
 // A status report for people, on one screen: what is well in few words, what is not in more.
-import { droppedInAll } from '../daemon/dropped-packets.ts'
+import { droppedPackets } from '../daemon/drop-counts.ts'
 import { formatSpan } from '../time-span.ts'
 import type { StatusReport } from './status-report.ts'
 import { mark, paint, shown, type Terminal, table } from './table.ts'
@@ -97,7 +97,7 @@ function stateOf({ state }: Peer, terminal: Terminal): string {
 }
 
 function dropsText({ drops, status }: StatusReport, terminal: Terminal, wide: boolean): string {
-  if (droppedInAll(status.counters) === null) return 'dropped packets are not counted\n'
+  if (droppedPackets(status) === null) return 'dropped packets are not counted\n'
   if (drops.length === 0) return 'no packet dropped\n'
   const rows = drops
     .slice(0, wide ? drops.length : DROPS_SHOWN)

@@ -4,7 +4,7 @@
 import { Counter, type CounterConfiguration, Gauge, Registry } from 'prom-client'
 import { DROP_REASONS, type DropReason, MESSAGE_SIZES } from '../../dataplane/index.ts'
 import type { OperationCount } from '../store/metered-store.ts'
-import { droppedByReason } from './dropped-packets.ts'
+import { dropCounts } from './drop-counts.ts'
 
 /** What a scrape needs to know. Times are seconds since 1970. */
 export interface MetricFacts {
@@ -174,7 +174,7 @@ function counted(counters: MetricFacts['counters'], name: string, labels: Labels
 
 /** Each reason in each direction in which it can be met, with 0 as well. */
 function drops({ counters }: MetricFacts): Row[] {
-  return droppedByReason(counters)
+  return dropCounts(counters)
     .filter(({ reason, direction, packets }) => packets > 0 || isMetIn(reason, direction))
     .map(({ reason, direction, packets }) => [packets, { direction, reason }])
 }

@@ -1,5 +1,5 @@
 // A node in one line, for `systemctl status`.
-import { droppedInAll } from './dropped-packets.ts'
+import { droppedPackets } from './drop-counts.ts'
 import type { DaemonStatus } from './status-file.ts'
 
 /** `ready: 10.244.1.0/24, 12 peers (1 does not answer), 40 packets dropped` */
@@ -13,7 +13,7 @@ export function statusLine(status: DaemonStatus): string {
   ]
   const known = `${peers.length} peers${doubts.length > 0 ? ` (${doubts.join(', ')})` : ''}`
   const away = store.reachable ? '' : `, store ${store.name} is away`
-  const dropped = droppedInAll(status.counters)
+  const dropped = droppedPackets(status)
   const drops = dropped === null ? 'drops not counted' : `${dropped} packets dropped`
   return `${state}: ${lease.subnet}, ${known}, ${drops}${away}`
 }

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { API_SOCKET } from '../daemon/api-server.ts'
-import { droppedInAll } from '../daemon/dropped-packets.ts'
+import { droppedPackets } from '../daemon/drop-counts.ts'
 import { STATUS_FILE } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
@@ -90,7 +90,8 @@ export function wordsOf(pid: number): string[] {
 
 /** Only a daemon that has dropped something is worth the wait. */
 async function sampleAgain({ status, alive, stateDirectory }: NodeView): Promise<Facts['laterCounters']> {
-  if (!alive || (droppedInAll(status?.counters ?? {}) ?? 0) === 0) return null
+  const dropped = status === null ? null : droppedPackets(status)
+  if (!alive || (dropped ?? 0) === 0) return null
   await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS))
   try {
     return JSON.parse(readFileSync(join(stateDirectory, STATUS_FILE), 'utf8')).counters ?? null

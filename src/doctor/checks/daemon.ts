@@ -1,6 +1,6 @@
 // Checks of the daemon by what it says of itself: whether it runs, what it drops, whom it does not use.
 import type { DropReason } from '../../../dataplane/index.ts'
-import { droppedByReason } from '../../daemon/dropped-packets.ts'
+import { dropCounts } from '../../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../../daemon/status-file.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
@@ -53,11 +53,9 @@ const drops: Check = {
   group: 'daemon',
   judge: ({ view, laterCounters }) => {
     if (!view.alive) return []
-    const before = droppedByReason(view.status?.counters ?? {})
+    const before = dropCounts(view.status?.counters ?? {})
     if (before.length === 0) return [unseen('dropped packets: the daemon does not count them now')]
-    const now = (laterCounters === null ? before : droppedByReason(laterCounters)).filter(
-      ({ reason }) => reason !== NOISE,
-    )
+    const now = (laterCounters === null ? before : dropCounts(laterCounters)).filter(({ reason }) => reason !== NOISE)
     const known = new Map(before.map(({ direction, reason, packets }) => [`${direction} ${reason}`, packets]))
     const grown = now.flatMap(({ direction, reason, packets }) => {
       const more = packets - (known.get(`${direction} ${reason}`) ?? 0)

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { Counters } from '../../../dataplane/engine/counters.ts'
 import { DROP_REASON_NAMES } from '../../../dataplane/index.ts'
-import { droppedByReason, droppedInAll } from '../../../src/daemon/dropped-packets.ts'
+import { dropCounts, droppedPackets } from '../../../src/daemon/drop-counts.ts'
 
 test('they are summed over reasons and directions, with what the kernel lost before, and nothing else is, not their bytes', () => {
   const counters = {
@@ -12,8 +12,8 @@ test('they are summed over reasons and directions, with what the kernel lost bef
     'inbound.lost.rx-queue-full': 4,
     'outbound.dropped-bytes.no-route': 2900,
   }
-  expect(droppedInAll(counters)).toBe(9)
-  const told = droppedByReason(counters).map(({ direction, reason, packets }) => [direction, reason, packets])
+  expect(droppedPackets({ counters })).toBe(9)
+  const told = dropCounts(counters).map(({ direction, reason, packets }) => [direction, reason, packets])
   expect(told).toEqual([
     ['outbound', 'no-route', 2],
     ['inbound', 'rx-queue-full', 4],
@@ -23,18 +23,18 @@ test('they are summed over reasons and directions, with what the kernel lost bef
 
 test('an engine that has dropped nothing says 0, of every reason', () => {
   const counters = new Counters().snapshot()
-  expect([droppedInAll(counters), droppedByReason(counters).length]).toEqual([0, 2 * DROP_REASON_NAMES.length])
+  expect([droppedPackets({ counters }), dropCounts(counters).length]).toEqual([0, 2 * DROP_REASON_NAMES.length])
 })
 
 test("the kernel's device tells numbers without reasons", () => {
   const counters = { 'outbound.dropped': 1, 'outbound.errors': 2, 'inbound.dropped': 0, 'inbound.errors': 0 }
-  expect(droppedInAll(counters)).toBe(3)
-  expect(droppedByReason(counters)).toMatchObject([
+  expect(droppedPackets({ counters })).toBe(3)
+  expect(dropCounts(counters)).toMatchObject([
     { direction: 'outbound', reason: 'kernel', packets: 3, about: expect.stringContaining('no reason') },
     { direction: 'inbound', reason: 'kernel', packets: 0 },
   ])
 })
 
 test.each([{}, { 'outbound.packets.passed': 7 }])('of %j it is not known', (counters) => {
-  expect([droppedInAll(counters), droppedByReason(counters)]).toEqual([null, []])
+  expect([droppedPackets({ counters }), dropCounts(counters)]).toEqual([null, []])
 })

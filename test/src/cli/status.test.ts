@@ -55,6 +55,13 @@ describe('one screen', () => {
     expect(text).toMatch(/\nnext: flannelette ping 192\.0\.2\.2\n$/)
   })
 
+  test('tells of drops no more than is counted', () => {
+    expect(textOf({ ...HEALTHY, counters: {} })).toContain('dropped packets are not counted\n')
+    const device = { 'outbound.dropped': 2, 'outbound.errors': 1, 'inbound.dropped': 0, 'inbound.errors': 0 }
+    const text = textOf({ ...HEALTHY, dataplane: 'kernel', driver: 'kernel', counters: device })
+    expect(text).toMatch(/\n3 +outbound +kernel +the kernel's device dropped them, and tells no reason\n/)
+  })
+
   test('puts a peer that does not answer first, and names the command that tells why', () => {
     const text = textOf({ ...HEALTHY, peers: [...HEALTHY.peers, SILENT_PEER] })
     expect(text).toMatch(/PEER.*\n192\.0\.2\.3 .*✗ sending, nothing comes back +2s ago +never +43 +0\n192\.0\.2\.2 /)

@@ -30,7 +30,7 @@ export interface DataplaneWorkerOptions {
   readonly settings: EngineSettings
   /** Of the last table before this worker's first, 0 unless told otherwise. */
   readonly generation?: number
-  /** Called for what the worker says by itself: failed descriptors. */
+  /** Called for what the worker says by itself: failed descriptors, a standstill. */
   onReport(report: WorkerReport): void
   /** The thread ended without being asked to; the next one starts in `delayMs`. */
   onDeath(error: Error, delayMs: number): void
@@ -125,6 +125,11 @@ export class DataplaneWorker {
   replaceDevice(fd: number): void {
     this.#tunFd = fd
     this.#say({ type: 'device', fd })
+  }
+
+  /** Ends the pause that a worker makes after a standstill. */
+  go(): void {
+    this.#say({ type: 'go' })
   }
 
   /**

@@ -1,8 +1,6 @@
 // The userspace dataplane as the daemon sees it: a TUN, a UDP socket and a worker between them. Everything that can be
 // refused is tried before anything is left behind.
-import { release } from 'node:os'
 import {
-  chooseUnderlayFeatures,
   type Feature,
   type FeatureName,
   formatIpv4,
@@ -12,7 +10,6 @@ import {
   type OpenTun,
   type PeerTraffic,
   type RecordedStep,
-  receiveDatagramsOneByOne,
   type WorkerDriver,
   WorkerGroup,
   type WorkerReport,
@@ -26,7 +23,7 @@ import { removeOverlayLink } from '../host/overlay-link.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
-import { joiningFeatures, readingFeatures, receivesTrains, socketFeatures } from './driver-features.ts'
+import { findFeatures } from './driver-features.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 import { closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
@@ -36,10 +33,15 @@ import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './un
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
 
-export type UserspaceOptions = { readonly log: Log } & Pick<
-  RunOptions,
-  'driver' | 'udpGso' | 'tunOffload' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
->
+export interface UserspaceOptions
+  extends Pick<
+    RunOptions,
+    'driver' | 'udpGso' | 'tunOffload' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
+  > {
+  readonly log: Log
+  /** Workers stood still for so many milliseconds of CLOCK_MONOTONIC; whether they may go on. Absent: they may. */
+  readonly onStandstill?: (standstillMs: number) => Promise<boolean>
+}
 
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'
@@ -106,7 +108,10 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async #startWorkers(local: LocalVtep, sockets: UnderlaySockets): Promise<{ maxSegments: number }> {
-    const { maxSegments, joins } = await this.#chooseFeatures(local, this.#tuns[0]!, sockets)
+    const ends = { tun: this.#tuns[0]!, receiving: sockets.receiving, underlayAddress: local.underlayAddress }
+    const { maxSegments, features } = await findFeatures(this.#options, ends)
+    this.#report.begin(features, this.#counted)
+    const joins = (name: FeatureName) => features.some((feature) => feature.name === name && feature.on)
     this.#workers = await WorkerGroup.start({
       driver: this.driver,
       queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, socketFd: sockets.receiving[index]!.fd })),
@@ -202,25 +207,6 @@ export class UserspaceDataplane implements Dataplane {
     return total
   }
 
-  /** Finds out what the kernel takes off our hands, and says so. */
-  async #chooseFeatures(local: LocalVtep, tun: OpenTun, { receiving }: UnderlaySockets) {
-    const { driver, udpGso } = this.#options
-    const reading = readingFeatures(this.#options, tun.features)
-    const joining = joiningFeatures(this.#options, release())
-    const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
-    if (driver !== 'offload') {
-      if (!receivesTrains(driver)) for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
-      this.#report.begin(
-        [...reading, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)],
-        this.#counted,
-      )
-      return { maxSegments: 1, joins }
-    }
-    const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, receiving[0]!, udpGso)
-    this.#report.begin([...reading, ...joining, ...features], this.#counted)
-    return { maxSegments, joins }
-  }
-
   #openDevice(deviceName: string): Promise<readonly OpenTun[]> {
     const { workers, tunOffload, log } = this.#options
     return openDevice(deviceName, { workers, header: this.driver !== 'plain', tunOffload }, log)
@@ -308,9 +294,16 @@ export class UserspaceDataplane implements Dataplane {
       this.#broken = 'gone'
     } else if (report.type === 'socket-failed') {
       this.#options.log.error('socket-failed', `receiving failed (errno ${report.errno})`)
+    } else if (report.type === 'woke') {
+      void this.#goOn(report.standstillMs)
     } else if (report.type === 'offenders') {
       this.#offenders.note(report.offenders)
     }
+  }
+
+  async #goOn(standstillMs: number): Promise<void> {
+    const { onStandstill } = this.#options
+    if (onStandstill === undefined || (await onStandstill(standstillMs))) this.#workers?.go()
   }
 
   #mourn(error: Error, delayMs: number): void {

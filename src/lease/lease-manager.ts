@@ -130,8 +130,8 @@ export class LeaseManager {
   }
 
   /**
-   * Somebody noticed that the machine slept: the own key is read before anything else is done, and not at the next tick.
-   * Resolves with whether the lease is not lost; a store that does not answer takes nothing away.
+   * Somebody noticed that the machine slept: the own key is read before anything else is done, and not at the next
+   * tick. Resolves with whether the lease is not lost; a store that does not answer takes nothing away.
    */
   async wake(): Promise<boolean> {
     this.#lastTickBootMs = this.#options.clock.bootMs()

@@ -1,5 +1,6 @@
 // A node whose underlay gets another MTU while it runs: device, workers, subnet.env and status follow together, or it
 // is said why not.
+import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { OVERHEAD_BYTES } from '../../../dataplane/encap/overhead.ts'
 import { formatPrefix } from '../../../dataplane/wire/prefix.ts'
@@ -7,6 +8,7 @@ import { FlanneletteError } from '../../../src/errors.ts'
 import { ETH0 } from '../../support/agent-host.ts'
 import { following, OLD_TEXT } from '../../support/following-host.ts'
 import { peerLease } from '../../support/peer-lease.ts'
+import { temporaryDirectory } from '../../support/temporary-directory.ts'
 
 const MOMENT_MS = 50
 /** Until somebody looks again without having been asked to. */
@@ -111,4 +113,14 @@ test('a lease that is lost in the middle of it leaves no subnet.env behind', asy
   finish()
   await node.agent.lost
   expect(node.env()).toBeNull()
+})
+
+test('Docker options that are made from subnet.env follow with it', async () => {
+  const dockerOptsFile = `${temporaryDirectory()}/docker_opts.env`
+  const node = await following({ dockerOptsFile })
+  const option = () => /--mtu=(\d+)/.exec(readFileSync(dockerOptsFile, 'utf8'))?.[1]
+  expect(option()).toBe('1450')
+  node.carry([OLD_TEXT], 1400)
+  await node.clock.advance(MOMENT_MS)
+  expect(option()).toBe('1350')
 })

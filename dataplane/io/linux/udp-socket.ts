@@ -73,7 +73,8 @@ export class UdpSocket implements UnderlaySocket {
     const { first } = slots
     const most = Math.min(slots.capacity - first, this.#messagesPerCall)
     let received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
-    // An error may be one that was left on the socket, of an earlier datagram: told once, and what is queued comes next.
+    // An error may be one that was left on the socket, of an earlier datagram: told once, and what is queued comes
+    // next.
     if (received < 0 && received !== -EAGAIN) {
       received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
     }
@@ -115,7 +116,16 @@ export class UdpSocket implements UnderlaySocket {
     for (let place = 0; place < batch.count; ) place = this.#sendNext(batch, order, place)
   }
 
-  /** Sends what one call can carry from the message at `place` of the order on; returns the place behind what is settled. */
+  /** Older kernels refuse segments larger than the interface's MTU with EINVAL as well. */
+  forgetRefusals(): void {
+    this.#segments = true
+    this.#refusals = 0
+  }
+
+  /**
+   * Sends what one call can carry from the message at `place` of the order on; returns the place behind what is
+   * settled.
+   */
   #sendNext(batch: SendBatch, order: Uint8Array, place: number): number {
     const message = order[place]!
     if (!this.#segments && batch.packets[message]! > 1) {
@@ -133,7 +143,10 @@ export class UdpSocket implements UnderlaySocket {
     return this.#senderFds[batch.sender[message]! % this.senders]!
   }
 
-  /** Up to which place one call may go: to the next port, and without segmented sends to the next message that would need one. */
+  /**
+   * Up to which place one call may go: to the next port, and without segmented sends to the next message that would
+   * need one.
+   */
   #endOfSends(batch: SendBatch, order: Uint8Array, from: number): number {
     const most = Math.min(batch.count, from + this.#messagesPerCall)
     const sender = batch.sender[order[from]!]!
@@ -145,7 +158,10 @@ export class UdpSocket implements UnderlaySocket {
     return end
   }
 
-  /** Sends at most `count` messages from `first` on. Returns how many went, or -errno of the first, tried as often as fits. */
+  /**
+   * Sends at most `count` messages from `first` on. Returns how many went, or -errno of the first, tried as often as
+   * fits.
+   */
   #sendSome(fd: number, headers: MessageHeaders, first: number, count: number): number {
     for (let retries = 0; ; ) {
       const sent = libc.sendmmsg(fd, headers.addressOf(first), count, 0)
@@ -155,8 +171,9 @@ export class UdpSocket implements UnderlaySocket {
   }
 
   /**
-   * A message that failed. A segmented one that was refused as such is sent frame by frame, and remembered: EIO says that
-   * segmented sends do not work here, EINVAL may have a reason of its own, EMSGSIZE says something of one path only.
+   * A message that failed. A segmented one that was refused as such is sent frame by frame, and remembered: EIO says
+   * that segmented sends do not work here, EINVAL may have a reason of its own, EMSGSIZE says something of one path
+   * only.
    */
   #settle(batch: SendBatch, message: number, errno: number): void {
     const refused = errno === EIO || errno === EINVAL || errno === EMSGSIZE

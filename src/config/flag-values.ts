@@ -136,15 +136,29 @@ function wrong(said: string, what: string, remedy: string): FlanneletteError {
 /** What Kubernetes puts into the environment of every pod for a service called flannelette. */
 const OF_A_SERVICE = /^FLANNELLETTE_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_\w+)?)$/
 
-/** Variables with our name that set nothing. flannel's are left alone: its own programs read more of them. */
+/**
+ * Variables with our name that set nothing, and those with flannel's that are nearly one of its flags: other programs of
+ * flannel's read more of them.
+ */
 function strangers(environment: Environment): string[] {
-  const known = FLAGS.map(({ name }) => variableOf('FLANNELLETTE', name))
+  const ours = FLAGS.map(({ name }) => variableOf('FLANNELLETTE', name))
+  const theirs = FLAGS.filter(({ from }) => from === 'flannel').map(({ name }) => variableOf('FLANNELD', name))
   return Object.keys(environment)
-    .filter((name) => name.startsWith('FLANNELLETTE_') && !known.includes(name) && !OF_A_SERVICE.test(name))
-    .map((name) => {
-      const close = nearest(name, known)
-      return `${name} sets nothing${close === null ? '' : `: ${close} is meant?`}`
+    .filter((name) => !ours.includes(name) && !theirs.includes(name) && !OF_A_SERVICE.test(name))
+    .flatMap((name) => {
+      const close = nearestVariable(name, [...ours, ...theirs])
+      if (close === null && !name.startsWith('FLANNELLETTE_')) return []
+      return [`${name} sets nothing${close === null ? '' : `: ${close} is meant?`}`]
     })
+}
+
+/** By what follows the prefix, which all of them have in common. */
+function nearestVariable(name: string, known: readonly string[]): string | null {
+  const [, prefix, rest] = /^(FLANNEL(?:D|LETTE)_)(.+)$/.exec(name) ?? []
+  if (prefix === undefined || rest === undefined) return null
+  const names = known.filter((one) => one.startsWith(prefix)).map((one) => one.slice(prefix.length))
+  const close = nearest(rest, names)
+  return close === null ? null : prefix + close
 }
 
 /** What a program inherits that shall do as its command line says. */

@@ -83,9 +83,10 @@ export function runOptions(values: FlagValues): RunOptions {
   const driver = values.choice<WorkerDriver>('driver')
   const workers = values.integer('workers')
   refuseWorkersOf(driver, workers)
+  const etcd = etcdOf(values)
   return {
     store: values.text('store'),
-    etcd: etcdOf(values),
+    etcd,
     ...underlayWishes(values),
     subnetFile: values.text('subnet-file'),
     stateDirectory: values.text('state-dir'),
@@ -112,7 +113,7 @@ export function runOptions(values: FlagValues): RunOptions {
     onExit: values.choice('on-exit'),
     logFormat: values.choice('log-format'),
     verbose: values.integer('v') > 0,
-    notices: [...values.notices, ...flagsWithoutEffect(values)],
+    notices: [...values.notices, ...flagsWithoutEffect(values), ...idleEtcdFlags(values, etcd)],
   }
 }
 
@@ -123,6 +124,24 @@ function flagsWithoutEffect(values: FlagValues): string[] {
     .filter(({ flag, origin }) => origin !== 'default' && flag.dataplane !== 'both' && flag.dataplane !== chosen)
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
 }
+
+/** A store that is spoken to in plain text is what nobody wants who gave a certificate. */
+function idleEtcdFlags(values: FlagValues, { endpoints }: EtcdOptions): string[] {
+  if (values.text('store') !== 'etcd') return []
+  const flags = values.settings.filter(({ origin }) => origin !== 'default')
+  const tls = endpoints.every((endpoint) => endpoint.startsWith('http:')) ? TLS_FLAGS : []
+  const login = values.text('etcd-username') === '' ? ['etcd-password'] : []
+  return [
+    ...flags
+      .filter(({ flag }) => tls.includes(flag.name))
+      .map(({ source }) => `${source} has no effect: no endpoint of etcd begins with https://`),
+    ...flags
+      .filter(({ flag }) => login.includes(flag.name))
+      .map(({ source }) => `${source} has no effect without --etcd-username`),
+  ]
+}
+
+const TLS_FLAGS = ['etcd-keyfile', 'etcd-certfile', 'etcd-cafile']
 
 function etcdOf(values: FlagValues): EtcdOptions {
   return etcdOptions({

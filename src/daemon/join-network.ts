@@ -1,6 +1,7 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
+import { checkNetworkConfig } from '../config/check-network-config.ts'
 import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
 import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
@@ -26,8 +27,6 @@ export interface JoinedNetwork {
   readonly fresh: boolean
   /** False when the lease comes from the state directory because the store is away. */
   readonly confirmed: boolean
-  /** What the store said when it was away. */
-  readonly why: string
 }
 
 const FIRST_BACKOFF_MS = 1000
@@ -35,16 +34,21 @@ const LONGEST_BACKOFF_MS = 30_000
 /** Between two calls to a server that does not answer, as flannel has it. */
 const AWAY_RETRY_MS = 1000
 
+/** Hears whether the store answers, and what the start waits for if it does not go on; empty for nothing. */
+export type TellStore = (reachable: boolean, why: string) => void
+
 /** @throws FlanneletteError whatever keeps the node from joining */
-export async function joinNetwork(options: AgentOptions, signal: AbortSignal): Promise<JoinedNetwork> {
+export async function joinNetwork(
+  options: AgentOptions,
+  signal: AbortSignal,
+  tell: TellStore = () => {},
+): Promise<JoinedNetwork> {
   const { state, log, subnetFile } = options
   state.prepare()
   const kept = state.readLease()
   if (kept !== null) forgetStaleFile(subnetFile, { subnet: kept.lease.subnet }, options)
-  const { raw, outage } = await readConfig(options, kept, signal)
-  const config = parseNetworkConfig(raw)
-  const backend = tunnelBackend(config)
-  for (const notice of [...config.notices, ...backend.notices]) log.warn('config-notice', notice)
+  const { raw, config, backend, outage } = await readConfig({ options, kept, signal, tell })
+  for (const { message } of checkNetworkConfig(raw).findings) log.warn('config-notice', message)
   const networks = { network: config.network, ipv6Network: config.ipv6?.network ?? null }
   forgetStaleFile(subnetFile, networks, options)
   const underlay = await chooseUnderlay(options)
@@ -52,7 +56,7 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   const outline = outlineOf(config, backend, underlay, log)
   await options.dataplane.prepare(outline)
   await options.claimIdentity(publicIp)
-  const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
+  const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal, tell })
   const { subnet } = granted.lease
   forgetStaleFile(subnetFile, { ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
   return { rawConfig: raw, config, backend, underlay, outline, ...granted }
@@ -87,13 +91,14 @@ interface LeaseSearch {
   readonly config: NetworkConfig
   readonly backend: TunnelBackend
   readonly publicIp: number
-  /** Set when the store is already known to be away. */
+  /** Set when the store is already known to be away, or to hold no config that could be used. */
   readonly outage: FlanneletteError | null
   readonly signal: AbortSignal
+  readonly tell: TellStore
 }
 
 /** What came of the search; see JoinedNetwork. */
-type Granted = Pick<JoinedNetwork, 'lease' | 'fresh' | 'confirmed' | 'why'>
+type Granted = Pick<JoinedNetwork, 'lease' | 'fresh' | 'confirmed'>
 
 async function obtainLease(search: LeaseSearch): Promise<Granted> {
   const { options, outage } = search
@@ -104,7 +109,7 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
       const { lease, fresh } = await acquire(search)
       const fields = { mac: formatMac(vtepMacOf(lease.attributes) ?? 0), revision: lease.revision }
       log.info('lease-acquired', `lease ${formatPrefix(lease.subnet)} is ours`, fields)
-      return { lease, fresh, confirmed: true, why: '' }
+      return { lease, fresh, confirmed: true }
     } catch (error) {
       if (!isOutage(error)) throw error
       away = error
@@ -112,11 +117,9 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
   }
   const kept = search.kept?.lease
   if (!isUsable(search, kept)) throw away
-  log.warn(
-    'degraded-start',
-    `the store is away (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`,
-  )
-  return { lease: kept, fresh: false, confirmed: false, why: away.message }
+  const why = away.code === 'config-invalid' ? 'the config in the store cannot be used' : 'the store is away'
+  log.warn('degraded-start', `${why} (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`)
+  return { lease: kept, fresh: false, confirmed: false }
 }
 
 /** Whether the kept lease is one that this node may start from. */
@@ -129,7 +132,7 @@ function isUsable({ publicIp, config }: LeaseSearch, kept: Lease | undefined): k
  * all else is the caller's.
  */
 async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fresh'>> {
-  const { options, config, publicIp, signal } = search
+  const { options, config, publicIp, signal, tell } = search
   const { store, clock, log } = options
   const kept = search.kept?.lease
   const remembered = readSubnetFile(options.subnetFile)
@@ -147,8 +150,10 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
   for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
     try {
       const lease = await withDeadline(clock, store.acquire(request), store.name)
+      tell(true, '')
       return { lease, fresh }
     } catch (error) {
+      tell(!isOutage(error), messageOf(error))
       const waited = isAway(error) ? store.remote && !isUsable(search, kept) : isRetryable(error)
       if (!waited || signal.aborted) throw error
       log.error('lease-unavailable', `no lease yet, trying again: ${(error as FlanneletteError).oneLine}`)
@@ -186,25 +191,61 @@ async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
   return underlay
 }
 
+interface ConfigSearch {
+  readonly options: AgentOptions
+  readonly kept: KeptLease | null
+  readonly signal: AbortSignal
+  readonly tell: TellStore
+}
+
 /**
- * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is away
- * is survived.
+ * Waits for a config that is not there yet, for one in a server's hands that cannot be used, and for a server that does
+ * not answer: many nodes wait there for one person. A node with a kept lease goes on by the config that it kept.
  */
-async function readConfig(options: AgentOptions, kept: KeptLease | null, signal: AbortSignal) {
-  const { store, clock, log } = options
+async function readConfig({ options, kept, signal, tell }: ConfigSearch) {
+  const { store, clock } = options
+  const known = kept === null ? null : usable(kept.config)
   for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
     try {
-      return { raw: await withDeadline(clock, store.readNetworkConfig(), store.name), outage: null }
+      const read = decode(await withDeadline(clock, store.readNetworkConfig(), store.name))
+      tell(true, '')
+      return { ...read, outage: null }
     } catch (error) {
-      if (isOutage(error) && kept !== null) return { raw: kept.config, outage: error }
-      if (!(error instanceof FlanneletteError) || signal.aborted) throw error
+      if (!(error instanceof FlanneletteError)) throw error
+      tell(!isOutage(error), error.message)
+      const unusable = store.remote && error.code === 'config-invalid'
+      if ((isOutage(error) || unusable) && known !== null) return { ...known, outage: error }
       const away = store.remote && isAway(error)
-      if (!away && error.code !== 'config-missing') throw error
-      if (away) log.warn('store-awaited', `waiting for the store: ${error.oneLine}`)
-      else log.warn('config-missing', `waiting for the network config: ${error.oneLine}`)
+      if (signal.aborted || !(away || unusable || error.code === 'config-missing')) throw error
+      sayWaiting(options.log, error)
       await delay(clock, away ? AWAY_RETRY_MS : backoffMs, signal)
     }
   }
+}
+
+/** @throws FlanneletteError `config-invalid` */
+function decode(raw: string): Pick<JoinedNetwork, 'config' | 'backend'> & { readonly raw: string } {
+  const config = parseNetworkConfig(raw)
+  return { raw, config, backend: tunnelBackend(config) }
+}
+
+function usable(raw: string): ReturnType<typeof decode> | null {
+  try {
+    return decode(raw)
+  } catch {
+    return null
+  }
+}
+
+function sayWaiting(log: Log, error: FlanneletteError): void {
+  const { code, oneLine } = error
+  if (code === 'config-missing') log.warn(code, `waiting for the network config: ${oneLine}`)
+  else if (code === 'config-invalid') log.error(code, `waiting for a network config that can be used: ${oneLine}`)
+  else log.warn('store-awaited', `waiting for the store: ${oneLine}`)
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 /** The store says nothing, or nothing but no: what is known already has to do. */

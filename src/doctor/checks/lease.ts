@@ -28,9 +28,7 @@ const lease: Check = {
     if (own === null) {
       if (!facts.view.alive) return []
       const remedy = 'the log says what it waits for: journalctl -u flannelette'
-      return [
-        error(`this node has no lease (${status.store.reachable ? 'the store answers' : status.store.why})`, remedy),
-      ]
+      return [error(`this node has no lease (${status.store.why || 'the store answers'})`, remedy)]
     }
     const found: Remark[] = []
     const [subnet, network] = [parsePrefix(own.subnet), parsePrefix(node?.network ?? '')]

@@ -78,6 +78,9 @@ function absence(status: string, text: string, base: Base): Omit<Failure, 'endpo
 /** grpc-js puts the cause behind its own words, and a time, which would make every line of the log another one. */
 function lastReason(words: string): string {
   const text = words.replace(/ \(\d{4}-\d\d-\d\dT[^)]*\)/g, '')
+  // OpenSSL: thread, number, library, function, reason, file, line.
+  const tls = /\b[0-9A-F]{8,}:error:[0-9A-F]+:[^:]*:[^:]*:([^:]+):/.exec(text)?.[1]
+  if (tls !== undefined) return tls
   return /Last error: (.*?)\.?(?: Resolution note:.*)?$/s.exec(text)?.[1]?.replace(/^Error: /, '') ?? text
 }
 

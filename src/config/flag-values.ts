@@ -143,23 +143,17 @@ const OF_A_SERVICE = /^FLANNELLETTE_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_\w+)?)
 function strangers(environment: Environment): string[] {
   const ours = FLAGS.map(({ name }) => variableOf('FLANNELLETTE', name))
   const theirs = FLAGS.filter(({ from }) => from === 'flannel').map(({ name }) => variableOf('FLANNELD', name))
-  return Object.keys(environment)
-    .filter((name) => !ours.includes(name) && !theirs.includes(name) && !OF_A_SERVICE.test(name))
-    .flatMap((name) => {
-      const close = nearestVariable(name, [...ours, ...theirs])
-      if (close === null && !name.startsWith('FLANNELLETTE_')) return []
-      return [`${name} sets nothing${close === null ? '' : `: ${close} is meant?`}`]
-    })
+  const meant = (close: string | null) => (close === null ? '' : `: ${close} is meant?`)
+  return Object.keys(environment).flatMap((name) => {
+    if (ours.includes(name) || theirs.includes(name) || OF_A_SERVICE.test(name)) return []
+    if (name.startsWith('FLANNELLETTE_')) return [`${name} sets nothing${meant(nearest(name, ours))}`]
+    const close = name.startsWith(THEIR_PREFIX) ? nearest(withoutPrefix(name), theirs.map(withoutPrefix)) : null
+    return close === null ? [] : [`${name} sets nothing${meant(THEIR_PREFIX + close)}`]
+  })
 }
 
-/** By what follows the prefix, which all of them have in common. */
-function nearestVariable(name: string, known: readonly string[]): string | null {
-  const [, prefix, rest] = /^(FLANNEL(?:D|LETTE)_)(.+)$/.exec(name) ?? []
-  if (prefix === undefined || rest === undefined) return null
-  const names = known.filter((one) => one.startsWith(prefix)).map((one) => one.slice(prefix.length))
-  const close = nearest(rest, names)
-  return close === null ? null : prefix + close
-}
+const THEIR_PREFIX = 'FLANNELD_'
+const withoutPrefix = (name: string) => name.slice(THEIR_PREFIX.length)
 
 /** What a program inherits that shall do as its command line says. */
 export function withoutFlagVariables(environment: Environment): Record<string, string | undefined> {

@@ -83,7 +83,7 @@ test('probes and status follow a node from waiting to ready to dead, and metrics
   expect(status(a)).toMatchObject({ code: 4, out: expect.stringContaining('192.0.2.1 not answering') })
 })
 
-test('systemd is told when the node is ready, how it is, that it lives, and that it stops', async () => {
+test('systemd is told when the node is ready, how it is, that it lives, and that it stops; a reload ends nothing', async () => {
   const [host] = twoHosts()
   const path = join(host.stateDirectory, '..', 'notify')
   const received = datagramReceiver(path)
@@ -91,6 +91,8 @@ test('systemd is told when the node is ready, how it is, that it lives, and that
   const told: string[] = []
   await expect.poll(() => told.push(...received()) && told, { timeout: LIMIT_MS }).toContain('READY=1')
   await expect.poll(() => told.push(...received()) && told, { timeout: LIMIT_MS }).toContain('WATCHDOG=1')
+  process.kill(daemon.pid, 'SIGHUP')
+  await expect.poll(() => daemon.output, { timeout: LIMIT_MS }).toContain('"event":"reload"')
   expect((await daemon.end('SIGTERM')).exitCode).toBe(0)
   told.push(...received())
   const signs = told.filter((line) => line !== 'WATCHDOG=1')

@@ -86,3 +86,19 @@ test('several workers are for the drivers that sleep in a thread of their own', 
   })
   expect(refused).toEqual(['dgram', 'raw'])
 })
+
+describe('flags for etcd that come to nothing are told', () => {
+  const TLS = { 'etcd-cafile': 'ca.pem', 'etcd-certfile': 'a.pem', 'etcd-keyfile': 'a.key' }
+
+  test.each([
+    ['a certificate where etcd is spoken to in plain text', { ...TLS, 'etcd-endpoints': 'http://a:1' }, 3],
+    ['none when one endpoint is spoken to by TLS', { ...TLS, 'etcd-endpoints': 'http://a:1,https://b:2' }, 0],
+    ['a password without a user', { 'etcd-password': 'hunter2' }, 1],
+    ['none with both', { 'etcd-password': 'hunter2', 'etcd-username': 'u' }, 0],
+    ['none without etcd', { ...TLS, store: 'file:/store' }, 0],
+  ])('%s', (_, flags, count) => {
+    const { notices } = optionsOf(flags as Readonly<Record<string, string>>)
+    expect(notices.filter((notice) => / has no effect/.test(notice))).toHaveLength(count)
+    expect(notices.join()).not.toContain('hunter2')
+  })
+})

@@ -249,6 +249,22 @@ describe('a running node', () => {
     expect(dataplane.tables).toHaveLength(tables)
   })
 
+  test('that is told to look now looks at rules and config at once, and in its turn after that', async () => {
+    const host = makeHost()
+    const hostWork = new FakeHostWork()
+    const { agent } = await started(host, { hostWork })
+    host.shared.config = '{"Network":"10.99.0.0/16","Backend":{"Type":"vxlan"}}'
+    agent.lookNow()
+    await settle()
+    expect(host.log.of('config-changed')).toHaveLength(1)
+    expect(hostWork.calls.filter((call) => call === 'look')).toHaveLength(1)
+    host.shared.config = CONFIG
+    await host.clock.advance(299_000)
+    expect(host.log.of('config-back')).toHaveLength(0)
+    await host.clock.advance(1000)
+    expect(host.log.of('config-back')).toHaveLength(1)
+  })
+
   test('three renewals change neither subnet.env nor the table', async () => {
     const host = makeHost()
     host.shared.edit(() => [B])

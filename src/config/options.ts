@@ -125,19 +125,19 @@ function flagsWithoutEffect(values: FlagValues): string[] {
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
 }
 
-/** A store that is spoken to in plain text is what nobody wants who gave a certificate. */
+/** Flags for etcd that come to nothing: whoever gave them believes in something that is not so. */
 function idleEtcdFlags(values: FlagValues, { endpoints }: EtcdOptions): string[] {
-  if (values.text('store') !== 'etcd') return []
-  const flags = values.settings.filter(({ origin }) => origin !== 'default')
-  const tls = endpoints.every((endpoint) => endpoint.startsWith('http:')) ? TLS_FLAGS : []
-  const login = values.text('etcd-username') === '' ? ['etcd-password'] : []
+  const given = values.settings.filter(({ flag, origin }) => origin !== 'default' && flag.name.startsWith('etcd-'))
+  const idle = (names: readonly string[] | null, why: string) =>
+    given
+      .filter(({ flag, values: some }) => some.length > 0 && (names === null || names.includes(flag.name)))
+      .map(({ source }) => `${source} has no effect${why}`)
+  const store = values.text('store')
+  if (store !== 'etcd') return idle(null, ` with --store ${store}`)
+  const plain = endpoints.every((endpoint) => endpoint.startsWith('http:'))
   return [
-    ...flags
-      .filter(({ flag }) => tls.includes(flag.name))
-      .map(({ source }) => `${source} has no effect: no endpoint of etcd begins with https://`),
-    ...flags
-      .filter(({ flag }) => login.includes(flag.name))
-      .map(({ source }) => `${source} has no effect without --etcd-username`),
+    ...(plain ? idle(TLS_FLAGS, ': no endpoint of etcd begins with https://') : []),
+    ...(values.text('etcd-username') === '' ? idle(['etcd-password'], ' without --etcd-username') : []),
   ]
 }
 

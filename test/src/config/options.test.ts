@@ -95,7 +95,8 @@ describe('flags for etcd that come to nothing are told', () => {
     ['none when one endpoint is spoken to by TLS', { ...TLS, 'etcd-endpoints': 'http://a:1,https://b:2' }, 0],
     ['a password without a user', { 'etcd-password': 'hunter2' }, 1],
     ['none with both', { 'etcd-password': 'hunter2', 'etcd-username': 'u' }, 0],
-    ['none without etcd', { ...TLS, store: 'file:/store' }, 0],
+    ['all of them where leases are in a directory', { ...TLS, 'etcd-prefix': '/x', store: 'file:/store' }, 4],
+    ['none that is empty', { 'etcd-cafile': '', 'etcd-password': '' }, 0],
   ])('%s', (_, flags, count) => {
     const { notices } = optionsOf(flags as Readonly<Record<string, string>>)
     expect(notices.filter((notice) => / has no effect/.test(notice))).toHaveLength(count)

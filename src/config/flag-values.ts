@@ -50,6 +50,12 @@ export class FlagValues {
     return this.list(name).at(-1) ?? null
   }
 
+  /** The flag or variable that decided. */
+  source(name: string): string {
+    const { source, origin } = this.#setting(name)
+    return origin === 'default' ? `--${name}` : source
+  }
+
   /** Empty without a value. */
   text(name: string): string {
     return this.said(name)?.text ?? ''

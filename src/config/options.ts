@@ -144,7 +144,7 @@ function idleEtcdFlags(values: FlagValues, { endpoints }: EtcdOptions): string[]
 const TLS_FLAGS = ['etcd-keyfile', 'etcd-certfile', 'etcd-cafile']
 
 function etcdOf(values: FlagValues): EtcdOptions {
-  return etcdOptions({
+  const flags = {
     etcdEndpoints: values.text('etcd-endpoints'),
     etcdPrefix: values.text('etcd-prefix'),
     etcdKeyfile: values.text('etcd-keyfile'),
@@ -152,7 +152,8 @@ function etcdOf(values: FlagValues): EtcdOptions {
     etcdCafile: values.text('etcd-cafile'),
     etcdUsername: values.text('etcd-username'),
     etcdPassword: values.text('etcd-password'),
-  })
+  }
+  return etcdOptions(flags, (name) => values.source(name))
 }
 
 function underlayWishes(values: FlagValues): UnderlayWishes {

@@ -53,6 +53,15 @@ test('etcd endpoints are separated by commas, blanks around them do not count', 
   expect(etcd.endpoints).toEqual(['https://a:2379', 'https://b:2379'])
 })
 
+test.each([
+  [{ FLANNELD_ETCD_ENDPOINTS: 'htps://a:1' }, /^FLANNELD_ETCD_ENDPOINTS: htps:\/\/a:1 is no endpoint/],
+  [{ FLANNELD_ETCD_ENDPOINTS: ' , ' }, /^FLANNELD_ETCD_ENDPOINTS names no server/],
+  [{ FLANNELLETTE_ETCD_KEYFILE: 'a.key' }, /^FLANNELLETTE_ETCD_KEYFILE without --etcd-certfile/],
+])('a complaint about etcd names the variable that it came from: %j', (environment, words) => {
+  const wrong = expect.objectContaining({ exitCode: 2, message: expect.stringMatching(words) })
+  expect(() => runOptions(new FlagValues(new Map(), environment))).toThrow(wrong)
+})
+
 test('health listens on an address', () => {
   expect(optionsOf({ 'healthz-ip': '::1' }).healthzIp).toBe('::1')
   expect(() => optionsOf({ 'healthz-ip': 'localhost' })).toThrow(usage)

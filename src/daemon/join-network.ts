@@ -3,9 +3,9 @@ import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
 import { checkNetworkConfig } from '../config/check-network-config.ts'
 import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
-import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
+import type { NetworkConfig } from '../config/network-config.ts'
 import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
-import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
+import type { TunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
 import { ipv6HalfOf, type Lease, type LeaseAttributes } from '../lease/lease.ts'
@@ -14,6 +14,15 @@ import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
 import type { AgentOptions, Underlay } from './agent-options.ts'
 import type { VtepOutline } from './dataplane.ts'
+import {
+  AWAY_RETRY_MS,
+  FIRST_BACKOFF_MS,
+  isAway,
+  isOutage,
+  LONGEST_BACKOFF_MS,
+  readConfig,
+  type TellStore,
+} from './start-config.ts'
 import type { KeptLease } from './state-directory.ts'
 
 export interface JoinedNetwork {
@@ -28,14 +37,6 @@ export interface JoinedNetwork {
   /** False when the lease comes from the state directory because the store is away. */
   readonly confirmed: boolean
 }
-
-const FIRST_BACKOFF_MS = 1000
-const LONGEST_BACKOFF_MS = 30_000
-/** Between two calls to a server that does not answer, as flannel has it. */
-const AWAY_RETRY_MS = 1000
-
-/** Hears whether the store answers, and what the start waits for if it does not go on; empty for nothing. */
-export type TellStore = (reachable: boolean, why: string) => void
 
 /** @throws FlanneletteError whatever keeps the node from joining */
 export async function joinNetwork(
@@ -162,13 +163,18 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
   }
 }
 
-/** For vxlan with a MAC: from the state directory, else that of the lease we take over, else a new one. */
-function attributesFor({ options, config, backend, publicIp }: LeaseSearch, existing: Lease | null): LeaseAttributes {
+/**
+ * For vxlan with a MAC: from the state directory, else that of the lease we take over, else a new one. What is remembered
+ * of another public address is not used: the lease of that time may live for a day yet, or it is the lease of the host
+ * that this one is a copy of, and a kernel that knows one MAC from two leases sends to one of both only.
+ */
+function attributesFor(search: LeaseSearch, existing: Lease | null): LeaseAttributes {
+  const { options, kept, config, backend, publicIp } = search
   const common = { publicIp, publicIpv6: null, backendType: backend.leaseType }
   if (backend.encapsulation === 'udp') return common
-  const { state, random } = options
   const inherited = existing === null ? null : vtepMacOf(existing.attributes)
-  const mac = state.readMac() ?? inherited ?? randomMac(random)
+  const remembered = kept === null || kept.lease.attributes.publicIp === publicIp ? options.state.readMac() : null
+  const mac = remembered ?? inherited ?? randomMac(options.random)
   const backendData = vxlanData(backend.vni, mac)
   // One device for both families: the MAC of the IPv6 half is the same.
   return { ...common, backendData, ...(config.ipv6 === null ? {} : { backendV6Data: backendData }) }
@@ -191,71 +197,8 @@ async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
   return underlay
 }
 
-interface ConfigSearch {
-  readonly options: AgentOptions
-  readonly kept: KeptLease | null
-  readonly signal: AbortSignal
-  readonly tell: TellStore
-}
-
-/**
- * Waits for a config that is not there yet, for one in a server's hands that cannot be used, and for a server that does
- * not answer: many nodes wait there for one person. A node with a kept lease goes on by the config that it kept.
- */
-async function readConfig({ options, kept, signal, tell }: ConfigSearch) {
-  const { store, clock } = options
-  const known = kept === null ? null : usable(kept.config)
-  for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
-    try {
-      const read = decode(await withDeadline(clock, store.readNetworkConfig(), store.name))
-      tell(true, '')
-      return { ...read, outage: null }
-    } catch (error) {
-      if (!(error instanceof FlanneletteError)) throw error
-      tell(!isOutage(error), error.message)
-      const unusable = store.remote && error.code === 'config-invalid'
-      if ((isOutage(error) || unusable) && known !== null) return { ...known, outage: error }
-      const away = store.remote && isAway(error)
-      if (signal.aborted || !(away || unusable || error.code === 'config-missing')) throw error
-      sayWaiting(options.log, error)
-      await delay(clock, away ? AWAY_RETRY_MS : backoffMs, signal)
-    }
-  }
-}
-
-/** @throws FlanneletteError `config-invalid` */
-function decode(raw: string): Pick<JoinedNetwork, 'config' | 'backend'> & { readonly raw: string } {
-  const config = parseNetworkConfig(raw)
-  return { raw, config, backend: tunnelBackend(config) }
-}
-
-function usable(raw: string): ReturnType<typeof decode> | null {
-  try {
-    return decode(raw)
-  } catch {
-    return null
-  }
-}
-
-function sayWaiting(log: Log, error: FlanneletteError): void {
-  const { code, oneLine } = error
-  if (code === 'config-missing') log.warn(code, `waiting for the network config: ${oneLine}`)
-  else if (code === 'config-invalid') log.error(code, `waiting for a network config that can be used: ${oneLine}`)
-  else log.warn('store-awaited', `waiting for the store: ${oneLine}`)
-}
-
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
-}
-
-/** The store says nothing, or nothing but no: what is known already has to do. */
-function isOutage(error: unknown): error is FlanneletteError {
-  return isAway(error) || (error instanceof FlanneletteError && error.code === 'store-refused')
-}
-
-/** No answer. */
-function isAway(error: unknown): error is FlanneletteError {
-  return error instanceof FlanneletteError && error.code === 'store-unreadable'
 }
 
 function isRetryable(error: unknown): boolean {

@@ -8,27 +8,9 @@ import { randomMac } from '../../../src/daemon/join-network.ts'
 import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
-import type { LeaseStore } from '../../../src/store/lease-store.ts'
-import { CONFIG, ETH0, makeHost, started } from '../../support/agent-host.ts'
+import { CONFIG, ETH0, makeHost, remote, started } from '../../support/agent-host.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { DUAL_CONFIG } from '../../support/store-harness.ts'
-
-/** The same store, but reached over a network. */
-function remote(store: LeaseStore): LeaseStore {
-  return {
-    name: store.name,
-    renewal: store.renewal,
-    remote: true,
-    readNetworkConfig: () => store.readNetworkConfig(),
-    acquire: (request) => store.acquire(request),
-    renew: (lease) => store.renew(lease),
-    release: (lease) => store.release(lease),
-    read: (subnet) => store.read(subnet),
-    watch: (signal) => store.watch(signal),
-    publishReady: () => store.publishReady(),
-    close: () => store.close(),
-  }
-}
 
 const ENV_77 = 'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n'
 
@@ -40,20 +22,6 @@ describe('a start', () => {
     expect(vtepMacOf(lease.attributes)).toBe(dataplane.local!.mac)
     expect(formatMac(agent.local!.mac)).toMatch(/^.[26ae]:/)
     for (const draw of [0, 0.5, 0.999999]) expect(formatMac(randomMac(() => draw))).toMatch(/^.[26ae]:/)
-  })
-
-  test('waits for a config that is not there yet, ever less often, and goes on when it comes', async () => {
-    const host = makeHost(null)
-    const { agent } = host.boot()
-    const starting = agent.start()
-    await host.clock.advance(40_000)
-    // At 0, 1, 3, 7, 15 and 31 s.
-    expect(host.log.of('config-missing')).toHaveLength(6)
-    expect(host.env()).toBeNull()
-    host.shared.config = CONFIG
-    await host.clock.advance(30_000)
-    await starting
-    expect(agent.state).toBe('ready')
   })
 
   test.each([
@@ -80,63 +48,6 @@ describe('a start', () => {
     expect(error.oneLine).toMatch(words)
     expect(error.oneLine).not.toContain('\n')
     expect([host.shared.book().leases(), dataplane.local, host.env()]).toEqual([[], null, null])
-  })
-
-  test('waits for a server to hold a config that can be used, and says which mistake keeps it', async () => {
-    const host = makeHost('{"Network":"10.0.0.0/29"}')
-    const { agent } = host.boot({ store: remote(host.shared.open(() => 0)) })
-    const starting = agent.start()
-    await host.clock.advance(2000)
-    const [first] = host.log.of('config-invalid')
-    expect(first).toMatchObject({ level: 'error', message: expect.stringMatching(/^waiting for .* Network/) })
-    expect(agent.store).toMatchObject({ reachable: true, why: expect.stringContaining('Network') })
-    expect([agent.state, host.env(), host.shared.book().leases()]).toEqual(['starting', null, []])
-    host.shared.config = CONFIG
-    await host.clock.advance(5000)
-    await starting
-    expect([agent.state, agent.store.why]).toEqual(['ready', ''])
-  })
-
-  test.each([
-    ['text that is no JSON', '{"Network":'],
-    ['a backend that is not supported', '{"Network":"10.244.0.0/16","Backend":{"Type":"host-gw"}}'],
-  ])('from a kept lease forwards by the kept config when the server holds %s', async (_, config) => {
-    const host = makeHost()
-    const { agent } = await started(host)
-    await agent.stop('keep')
-    host.shared.config = config
-    const again = await started(host, { store: remote(host.shared.open(() => 0)) })
-    expect(again.dataplane.local?.subnet).toEqual(agent.local?.subnet)
-    expect(host.log.of('degraded-start').map(({ message }) => message)).toEqual([
-      expect.stringMatching(
-        /^the config in the store cannot be used \(network config: .* from the kept lease 10\.244\./,
-      ),
-    ])
-    await host.clock.advance(300_000)
-    expect(host.log.of('config-changed')).toHaveLength(1)
-  })
-
-  test('tells of keys in the config that nobody reads', async () => {
-    const host = makeHost('{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","Ports":4789,"Learning":true}}')
-    await started(host)
-    expect(host.log.of('config-notice').map(({ message }) => message)).toEqual([
-      'Backend.Ports is a key that nobody reads: Port is meant?',
-      expect.stringContaining('Backend.Learning has no effect'),
-    ])
-  })
-
-  test('does not say of a store that it answers before it has', async () => {
-    const host = makeHost()
-    host.shared.setOutage('switched off')
-    const { agent } = host.boot({ store: remote(host.shared.open(() => 0)) })
-    expect(agent.store).toMatchObject({ reachable: false, why: 'not asked yet' })
-    const starting = agent.start()
-    await host.clock.advance(2500)
-    expect(agent.store).toMatchObject({ reachable: false, why: expect.stringContaining('switched off') })
-    host.shared.setOutage(null)
-    await host.clock.advance(1000)
-    await starting
-    expect(agent.store).toMatchObject({ reachable: true, why: '' })
   })
 
   test('with a store that cannot be read and nothing kept fails with exit code 1', async () => {
@@ -248,6 +159,29 @@ describe('identity', () => {
     const { agent } = await started(host)
     expect(formatMac(agent.local!.mac)).toBe('0a:00:00:00:00:01')
     expect(vtepMacOf(host.shared.book().leases()[0]!.attributes)).toBe(0x0a_00_00_00_00_01)
+  })
+
+  test('a start under another public address, or of a copied host, has a MAC of its own; the way back has the old one', async () => {
+    const host = makeHost()
+    const addresses = ['192.0.2.1', '192.0.2.50', '192.0.2.1'].map((text) => parseIpv4(text)!)
+    const macs: (number | null)[] = []
+    for (const publicIp of addresses) {
+      const { agent, dataplane } = await started(host, { publicIp })
+      const own = host.shared
+        .book()
+        .leases()
+        .find(({ attributes }) => attributes.publicIp === publicIp)!
+      macs.push(vtepMacOf(own.attributes))
+      expect(dataplane.local!.mac).toBe(macs.at(-1))
+      await agent.stop('keep')
+    }
+    expect(macs[1]).not.toBe(macs[0])
+    expect(macs[2]).toBe(macs[0])
+    const inStore = host.shared
+      .book()
+      .leases()
+      .map(({ attributes }) => vtepMacOf(attributes))
+    expect(new Set(inStore).size).toBe(2)
   })
 
   test('a subnet file whose subnet now belongs to another host gives us another one; theirs is untouched', async () => {

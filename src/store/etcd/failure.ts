@@ -91,6 +91,7 @@ export function storeError(failures: readonly Failure[], storeName: string, caus
   const all = failures
     .map(({ endpoint, why }) => `${endpoint}: ${why}`)
     .filter((line, at, lines) => lines.indexOf(line) === at)
+    .sort() // whoever was asked first: the same trouble is the same line of the log
   if (refused === undefined) {
     const message = `store ${storeName} cannot be reached (${all.join('; ')})`
     return new FlanneletteError('store-unreadable', message, { remedy: told.remedy, retryable: true, cause })

@@ -231,6 +231,20 @@ describe('a running node', () => {
     expect(agent.state).toBe('ready')
   })
 
+  test('says of a store that is away what keeps it away now', async () => {
+    const host = makeHost()
+    const { agent } = await started(host)
+    for (const why of ['switched off', 'wrong password', 'wrong password']) {
+      host.shared.setOutage(why)
+      await settle()
+    }
+    expect(agent.store).toMatchObject({ reachable: false, why: expect.stringContaining('wrong password') })
+    expect(host.log.of('store-disconnected')).toHaveLength(2)
+    host.shared.setOutage(null)
+    await host.clock.advance(1000)
+    expect(agent.store).toMatchObject({ reachable: true, why: '' })
+  })
+
   test('says once what changed in the config in the store, and that it takes a restart', async () => {
     const host = makeHost()
     const { dataplane } = await started(host)

@@ -24,3 +24,13 @@ test('a certificate that is not trusted keeps its words', () => {
   )
   expect(failureOf(error, 'https://a:1', OPTIONS).why).toBe('no TLS connection: self-signed certificate')
 })
+
+test('endpoints that fail are named in one order, whoever was asked first', () => {
+  const options = etcdOptions({ etcdEndpoints: 'http://a:1,http://b:2', etcdPrefix: '/x' })
+  const failures = ['http://b:2', 'http://a:1'].map((endpoint) =>
+    failureOf(new Error('14 UNAVAILABLE: connect ECONNREFUSED'), endpoint, options),
+  )
+  const message = 'store etcd cannot be reached (http://a:1: connection refused; http://b:2: connection refused)'
+  expect(storeError(failures, 'etcd', null).message).toBe(message)
+  expect(storeError(failures.toReversed(), 'etcd', null).message).toBe(message)
+})

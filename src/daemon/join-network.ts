@@ -4,7 +4,7 @@ import { delay } from '../clock.ts'
 import { checkNetworkConfig } from '../config/check-network-config.ts'
 import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
 import type { NetworkConfig } from '../config/network-config.ts'
-import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
+import { type KnownSubnets, readSubnetFile } from '../config/subnet-file.ts'
 import type { TunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
@@ -14,6 +14,7 @@ import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
 import type { AgentOptions, Underlay } from './agent-options.ts'
 import type { VtepOutline } from './dataplane.ts'
+import { withdrawStale } from './published-subnet.ts'
 import {
   AWAY_RETRY_MS,
   FIRST_BACKOFF_MS,
@@ -44,14 +45,14 @@ export async function joinNetwork(
   signal: AbortSignal,
   tell: TellStore = () => {},
 ): Promise<JoinedNetwork> {
-  const { state, log, subnetFile } = options
+  const { state, log } = options
   state.prepare()
   const kept = state.readLease()
-  if (kept !== null) forgetStaleFile(subnetFile, { subnet: kept.lease.subnet }, options)
+  forgetStaleFiles(kept === null ? {} : { subnet: kept.lease.subnet }, options)
   const { raw, config, backend, outage } = await readConfig({ options, kept, signal, tell })
   for (const { message } of checkNetworkConfig(raw).findings) log.warn('config-notice', message)
   const networks = { network: config.network, ipv6Network: config.ipv6?.network ?? null }
-  forgetStaleFile(subnetFile, networks, options)
+  forgetStaleFiles(networks, options)
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
   const outline = outlineOf(config, backend, underlay, log)
@@ -59,7 +60,7 @@ export async function joinNetwork(
   await options.claimIdentity(publicIp)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal, tell })
   const { subnet } = granted.lease
-  forgetStaleFile(subnetFile, { ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
+  forgetStaleFiles({ ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
   return { rawConfig: raw, config, backend, underlay, outline, ...granted }
 }
 
@@ -205,8 +206,8 @@ function isRetryable(error: unknown): boolean {
   return error instanceof FlanneletteError && error.retryable
 }
 
-function forgetStaleFile(path: string, known: KnownSubnets, { log }: AgentOptions) {
-  if (removeStaleSubnetFile(path, known)) {
-    log.warn('subnet-file-stale', `${path} did not match this node's network or lease and was removed`)
+function forgetStaleFiles(known: KnownSubnets, options: AgentOptions) {
+  for (const path of withdrawStale(options, known)) {
+    options.log.warn('subnet-file-stale', `${path} did not match this node's network or lease and was removed`)
   }
 }

@@ -14,7 +14,8 @@ const store: Check = {
     if (view.status === null || !view.alive) return []
     const { name, reachable, why } = view.status.store
     if (reachable) return [ok(`the store ${name} answers`)]
-    const message = `the store ${name} does not answer${why === '' ? '' : `: ${why}`}; forwarding goes on with the last leases`
+    const goesOn = view.status.lease === null ? 'the start waits for it' : 'forwarding goes on with the last leases'
+    const message = `the store ${name} does not answer${why === '' ? '' : `: ${why}`}; ${goesOn}`
     return [warning(message, 'start it or open the way to it; the daemon finds it by itself')]
   },
 }

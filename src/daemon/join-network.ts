@@ -2,17 +2,18 @@
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
 import { checkNetworkConfig } from '../config/check-network-config.ts'
-import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
+import { chooseMtu, smallestOverlayBytes } from '../config/mtu.ts'
 import type { NetworkConfig } from '../config/network-config.ts'
 import { type KnownSubnets, readSubnetFile } from '../config/subnet-file.ts'
 import type { TunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
 import { ipv6HalfOf, type Lease, type LeaseAttributes } from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
-import type { AgentOptions, Underlay } from './agent-options.ts'
+import type { AgentOptions } from './agent-options.ts'
 import type { VtepOutline } from './dataplane.ts'
 import { withdrawStale } from './published-subnet.ts'
 import {
@@ -30,7 +31,7 @@ export interface JoinedNetwork {
   readonly rawConfig: string
   readonly config: NetworkConfig
   readonly backend: TunnelBackend
-  readonly underlay: Underlay
+  readonly underlay: UnderlayInterface
   readonly lease: Lease
   readonly outline: VtepOutline
   /** The lease is new with this start, not one that was ours before. */
@@ -65,9 +66,9 @@ export async function joinNetwork(
 }
 
 /** @throws FlanneletteError `interface-unsuitable` when the underlay's MTU leaves no room */
-function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Underlay, log: Log): VtepOutline {
+function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: UnderlayInterface, log: Log): VtepOutline {
   const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
-  const least = config.ipv6 === null ? SMALLEST_OVERLAY_BYTES : SMALLEST_IPV6_OVERLAY_BYTES
+  const least = smallestOverlayBytes(config.ipv6 !== null)
   if (mtu.overlayBytes < least) {
     const message = `the underlay leaves too little for packets: ${mtu.how}, at least ${least} are needed`
     throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
@@ -188,7 +189,7 @@ export function randomMac(random: () => number): number {
   return octets.reduce((mac, octet) => mac * 256 + octet, 0)
 }
 
-async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
+async function chooseUnderlay(options: AgentOptions): Promise<UnderlayInterface> {
   const { publicIp, log } = options
   const underlay = await options.selectUnderlay()
   for (const sentence of underlay.passedOver) log.warn('underlay-passed-over', sentence)

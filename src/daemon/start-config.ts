@@ -16,7 +16,7 @@ export const AWAY_RETRY_MS = 1000
 /** Hears whether the store answers, and what the start waits for if it does not go on; empty for nothing. */
 export type TellStore = (reachable: boolean, why: string) => void
 
-export interface StartConfig {
+interface StartConfig {
   readonly raw: string
   readonly config: NetworkConfig
   readonly backend: TunnelBackend

@@ -9,8 +9,8 @@ import { inNamespace } from '../../src/host/command.ts'
 
 const START_LIMIT_MS = 15_000
 /**
- * Of this file's servers in namespaces. Files run side by side with the same addresses, and a daemon refuses to be a second one
- * by the same address in the same store, which is named by its address and port, on one machine.
+ * Of this file's servers in namespaces. Files run side by side with the same addresses, and a daemon refuses to be a
+ * second one by the same address in the same store, which is named by its address and port, on one machine.
  */
 export const CLIENT_PORT = 20_000 + (process.pid % 10_000)
 

@@ -1,6 +1,7 @@
 // What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and the
 // exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
-import { DROP_REASON_NAMES, DROP_REASONS } from '../../dataplane/index.ts'
+import { DROP_REASONS } from '../../dataplane/index.ts'
+import { dropCounts } from '../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
 import { EXIT } from '../errors.ts'
@@ -46,15 +47,7 @@ export function exitCodeOf(report: StatusReport): number {
 
 /** Most packets first. */
 function dropsOf(counters: DaemonStatus['counters']): DropReport[] {
-  const drops = (['outbound', 'inbound'] as const).flatMap((direction) =>
-    DROP_REASON_NAMES.map((reason): DropReport => {
-      const packets = ['dropped', 'lost'].reduce(
-        (sum, how) => sum + (counters[`${direction}.${how}.${reason}`] ?? 0),
-        0,
-      )
-      return { direction, reason, packets, about: DROP_REASONS[reason].about }
-    }),
-  )
+  const drops = dropCounts(counters).map((drop): DropReport => ({ ...drop, about: DROP_REASONS[drop.reason].about }))
   return drops.filter(({ packets }) => packets > 0).sort((a, b) => b.packets - a.packets)
 }
 

@@ -95,7 +95,10 @@ function stateOf({ state }: Peer, terminal: Terminal): string {
   return `${mark(good, terminal)} ${words}`
 }
 
-function dropsText({ drops }: StatusReport, terminal: Terminal, wide: boolean): string {
+function dropsText({ drops, status }: StatusReport, terminal: Terminal, wide: boolean): string {
+  if (status.dataplane === 'kernel') {
+    return `drops are the kernel's to count: ip -s -s link show ${status.node?.device ?? 'type vxlan'}\n`
+  }
   if (drops.length === 0) return `no packet dropped\n`
   const rows = drops
     .slice(0, wide ? drops.length : DROPS_SHOWN)

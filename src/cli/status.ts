@@ -4,6 +4,7 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { findStatus, type StatusPlace } from '../daemon/status-source.ts'
 import { EXIT, type FlanneletteError } from '../errors.ts'
+import { labAround } from '../lab/inside.ts'
 import { parseDuration } from './duration.ts'
 import { interruption } from './interruption.ts'
 import { exitCodeOf, reportOf, type StatusReport } from './status-report.ts'
@@ -19,6 +20,7 @@ const EXAMPLES = `Examples:
   flannelette status --wait --for ready --timeout 60s       as a step of a script
   flannelette status --wait --for peers=3
   flannelette status -o json | jq '.status.peers[].publicIp'
+  flannelette lab exec host1 -- flannelette status          of a lab's host
 
 `
 
@@ -37,7 +39,7 @@ type Output = 'text' | 'wide' | 'json' | 'yaml' | 'name'
 type Goal = { readonly kind: 'ready' } | { readonly kind: 'peers'; readonly count: number }
 
 interface Flags {
-  readonly stateDir: string
+  readonly stateDir?: string
   readonly apiSocket?: string
   readonly output: Output
   readonly json?: boolean
@@ -58,7 +60,7 @@ export function statusCommand({ out, exit }: StatusEnvironment): Command {
     .description("how this host's node is: lease, peers, drops, warnings, what to type next")
     .addHelpText('before', EXAMPLES)
     .addHelpText('after', EXITS)
-    .option('--state-dir <path>', "the daemon's state directory", DEFAULT_STATE_DIRECTORY)
+    .option('--state-dir <path>', `where the daemon keeps its state (default: "${DEFAULT_STATE_DIRECTORY}")`)
     .option('--api-socket <path>', "the daemon's local socket (default: api.sock in the state directory)")
     .addOption(
       new Option('-o, --output <form>', 'form of the result')
@@ -72,7 +74,7 @@ export function statusCommand({ out, exit }: StatusEnvironment): Command {
     .addOption(new Option('--timeout <duration>', 'longest wait').argParser(parseDuration).default(60_000, '60s'))
     .action(async (flags: Flags) => {
       const place: StatusPlace = {
-        stateDirectory: flags.stateDir,
+        stateDirectory: flags.stateDir ?? labAround()?.stateDirectory ?? DEFAULT_STATE_DIRECTORY,
         ...(flags.apiSocket === undefined ? {} : { apiSocket: flags.apiSocket }),
       }
       const form = flags.json === true ? 'json' : flags.output

@@ -1,8 +1,9 @@
 // Prometheus' view of a node: names, units and labels are a promise (docs/operations.md). Nothing is counted here: each
 // scrape reads what dataplane, agent and store have counted. Loaded only by a daemon that is asked for metrics.
 import { Counter, type CounterConfiguration, Gauge, Registry } from 'prom-client'
-import { DROP_REASON_NAMES, DROP_REASONS, type DropReason, MESSAGE_SIZES } from '../../dataplane/index.ts'
+import { DROP_REASONS, type DropReason, MESSAGE_SIZES } from '../../dataplane/index.ts'
 import type { OperationCount } from '../store/metered-store.ts'
+import { dropCounts } from './drop-counts.ts'
 
 /** What a scrape needs to know. Times are seconds since 1970. */
 export interface MetricFacts {
@@ -150,29 +151,23 @@ export class Metrics {
   }
 }
 
+/** Of the kernel's device one number is known for each direction: it stands for both sides. */
 function sides({ counters }: MetricFacts, unit: 'packets' | 'bytes'): Row[] {
-  const value = (name: string) => counters[name] ?? 0
+  const value = (name: string, ofDevice: string) => counters[name] ?? counters[ofDevice] ?? 0
+  const [sent, received] = [`outbound.${unit}.sent`, `inbound.${unit}.read`]
   return [
-    [value(`outbound.${unit}.read`), { direction: 'outbound', side: 'overlay' }],
-    [value(`outbound.${unit}.passed`), { direction: 'outbound', side: 'underlay' }],
-    [value(`inbound.${unit}.read`), { direction: 'inbound', side: 'underlay' }],
-    [value(`inbound.${unit}.passed`), { direction: 'inbound', side: 'overlay' }],
+    [value(`outbound.${unit}.read`, sent), { direction: 'outbound', side: 'overlay' }],
+    [value(`outbound.${unit}.passed`, sent), { direction: 'outbound', side: 'underlay' }],
+    [value(`inbound.${unit}.read`, received), { direction: 'inbound', side: 'underlay' }],
+    [value(`inbound.${unit}.passed`, received), { direction: 'inbound', side: 'overlay' }],
   ]
 }
 
 /** Each reason of each direction in which it can be met, from the start. */
 function drops({ counters }: MetricFacts): Row[] {
-  return (['outbound', 'inbound'] as const).flatMap((direction) =>
-    DROP_REASON_NAMES.map((reason): [number, Labels] => [
-      dropped(counters, direction, reason),
-      { direction, reason },
-    ]).filter(([value, { reason }]) => value > 0 || isMetIn(reason as DropReason, direction)),
-  )
-}
-
-/** What the kernel lost before it was read is counted by the kernel. */
-function dropped(counters: MetricFacts['counters'], direction: string, reason: DropReason): number {
-  return (counters[`${direction}.dropped.${reason}`] ?? 0) + (counters[`${direction}.lost.${reason}`] ?? 0)
+  return dropCounts(counters)
+    .filter(({ packets, reason, direction }) => packets > 0 || isMetIn(reason, direction))
+    .map(({ packets, reason, direction }) => [packets, { direction, reason }])
 }
 
 function isMetIn(reason: DropReason, direction: string): boolean {

@@ -39,10 +39,10 @@ export async function findStatus(place: StatusPlace): Promise<StatusFound> {
   }
 }
 
-/** One answer of the local socket. @throws Error when there is none */
-export function askDaemon<T>(socketPath: string, path: string): Promise<T> {
+/** One answer of the local socket, within `limitMs` of silence. @throws Error when there is none */
+export function askDaemon<T>(socketPath: string, path: string, limitMs = ANSWER_LIMIT_MS): Promise<T> {
   return new Promise((resolve, reject) => {
-    const call = request({ socketPath, path, timeout: ANSWER_LIMIT_MS }, (response) => {
+    const call = request({ socketPath, path, timeout: limitMs }, (response) => {
       let text = ''
       response.setEncoding('utf8')
       response.on('data', (more: string) => {

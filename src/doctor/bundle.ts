@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
+import { wordsOf } from './daemon-words.ts'
 import type { Facts } from './facts.ts'
-import { DEFAULT_CNI_DIRECTORY, wordsOf } from './gather.ts'
+import { DEFAULT_CNI_DIRECTORY } from './gather.ts'
 import { maskSecrets, maskWords } from './secrets.ts'
 
 export interface BundleOptions {

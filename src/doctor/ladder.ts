@@ -5,9 +5,10 @@ import type { EchoOptions, EchoResult } from '../host/echo.ts'
 import type { UdpAnswer } from '../host/udp-refusal.ts'
 import { sizesRung } from './ladder-sizes.ts'
 import type { NodeView } from './node-view.ts'
-import { gatewayAddress, type Target, vtepAddress } from './target.ts'
+import { gatewayAddress, ipv6VtepAddress, type Target, vtepAddress } from './target.ts'
 
-export type RungName = 'store' | 'underlay' | 'vtep' | 'sizes' | 'pod-side'
+/** `vtep-ipv6` only where both ends have an IPv6 half. */
+export type RungName = 'store' | 'underlay' | 'vtep' | 'vtep-ipv6' | 'sizes' | 'pod-side'
 
 /**
  * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it should.
@@ -29,6 +30,8 @@ export interface Rung {
 export interface LadderTools {
   echo(address: string, options: EchoOptions): Promise<EchoResult>
   askUdpPort(address: string, port: number): Promise<UdpAnswer>
+  /** Name of the device that this kernel sends packets to an address by; `null` without a route. */
+  deviceTo(address: string): Promise<string | null>
   /** Wall clock, milliseconds since the epoch. */
   now(): number
 }
@@ -42,6 +45,8 @@ export interface LadderPlace {
   /** Between both, by the encapsulation. */
   readonly overheadBytes: number
   readonly port: number
+  /** Whether this node carries IPv6 as well. */
+  readonly ipv6: boolean
 }
 
 export interface LadderOptions {
@@ -86,6 +91,8 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
     skip(['sizes', 'pod-side'], 'nothing passes the tunnel')
     return rungs
   }
+  const ipv6 = options.place.ipv6 ? ipv6VtepAddress(target.lease) : null
+  if (ipv6 !== null) add(await askIpv6(ipv6, target.lease.publicIp, options, options.place))
   const sizes = { vtep: vtepAddress(target.subnet), publicIp, underlayAnswers: underlay.verdict !== 'unproven' }
   add(await sizesRung(sizes, options.place, options))
   add(await podRung(gatewayAddress(target.subnet), target, options))
@@ -158,8 +165,10 @@ async function askVtep(
   address: string,
   underlay: Rung,
   options: LadderOptions,
-  { port, underlayInterface }: LadderPlace,
+  place: LadderPlace,
 ): Promise<Rung> {
+  const { port, underlayInterface } = place
+  const { tools } = options
   const result = await echoes(address, options)
   const text = `ICMP ${address} through the tunnel: `
   if (result.received > 0) {
@@ -168,11 +177,34 @@ async function askVtep(
     return { name: 'vtep', verdict, text: text + answered(result), averageMs, next }
   }
   const advice =
-    underlay.verdict === 'bad'
+    (await strayRoute(address, tools, place)) ??
+    (underlay.verdict === 'bad'
       ? 'see the underlay first'
-      : `on ${publicIp}: tcpdump -ni any udp port ${port}; nothing seen there: a firewall or a hypervisor takes UDP ${port} (here: tcpdump -ni ${underlayInterface} udp port ${port}); seen: VNI, VTEP MAC, source check (flannelette doctor there)`
+      : `on ${publicIp}: tcpdump -ni any udp port ${port}; nothing seen there: a firewall or a hypervisor takes UDP ${port} (here: tcpdump -ni ${underlayInterface} udp port ${port}); seen: its own firewall, VNI, VTEP MAC, source check (flannelette doctor there)`)
   const said = result.refusal === '' ? 'no answer' : result.refusal
   return { name: 'vtep', verdict: 'bad', text: text + said, averageMs: null, next: advice }
+}
+
+/** What to do when this host sends packets to an address past the tunnel; `null` when it does not. */
+async function strayRoute(address: string, tools: LadderTools, place: LadderPlace): Promise<string | null> {
+  const device = await tools.deviceTo(address)
+  if (device === place.overlayDevice) return null
+  const what = device === null ? `there is no route to ${address}` : `a route takes it to ${device}`
+  return `${what}, not into ${place.overlayDevice}: ip route get ${address}; flannelette doctor names the route`
+}
+
+/** IPv6 of the pods goes the same way as IPv4, which has answered by now. */
+async function askIpv6(address: string, publicIp: string, options: LadderOptions, place: LadderPlace): Promise<Rung> {
+  const result = await echoes(address, options)
+  const text = `ICMP ${address} through the tunnel: `
+  if (result.received > 0) {
+    const [verdict, averageMs] = [lossVerdict(result), result.averageMs]
+    return { name: 'vtep-ipv6', verdict, text: text + answered(result), averageMs, next: lossAdvice(result, publicIp) }
+  }
+  const there = `IPv4 passes, so look at IPv6 on ${publicIp}: ip -6 address show ${place.overlayDevice}; ip6tables -S INPUT`
+  const next = (await strayRoute(address, options.tools, place)) ?? there
+  const said = result.refusal === '' ? 'no answer' : result.refusal
+  return { name: 'vtep-ipv6', verdict: 'bad', text: text + said, averageMs: null, next }
 }
 
 async function podRung(address: string, target: Target & { kind: 'peer' }, options: LadderOptions): Promise<Rung> {

@@ -31,15 +31,38 @@ const daemon: Check = {
   },
 }
 
+const networkNamespace: Check = {
+  id: 'network-namespace',
+  group: 'daemon',
+  judge: ({ view, elsewhere }) => {
+    if (!view.alive) return []
+    if (!elsewhere) return [ok('doctor and daemon see the same network')]
+    const pid = view.status?.pid ?? 'PID'
+    const message = `the daemon (pid ${pid}) lives in another network namespace: its devices, routes and firewall are out of sight`
+    return [error(message, `nsenter -t ${pid} -n flannelette doctor --state-dir ${view.stateDirectory}`)]
+  },
+}
+
 const apiSocket: Check = {
   id: 'api-socket',
   group: 'daemon',
-  judge: ({ view, apiAnswers }) => {
+  judge: ({ view, apiSocket: path, apiAnswers }) => {
     if (!view.alive) return []
     if (!apiAnswers.seen) return [unseen(`the daemon's local socket: ${apiAnswers.why}`)]
     if (apiAnswers.value) return [ok('the daemon answers on its local socket')]
-    const message = `the daemon does not answer on ${view.stateDirectory}/api.sock`
+    const message = `the daemon does not answer on ${path}`
     return [warning(message, 'if it starts still, wait; else it hangs: restart it and keep its log')]
+  },
+}
+
+const stateDirectory: Check = {
+  id: 'state-directory',
+  group: 'daemon',
+  judge: ({ view, stateProblem }) => {
+    const { stateDirectory: path } = view
+    if (stateProblem === null) return view.status === null ? [] : [ok(`${path} can be written to`)]
+    const message = `${path}: ${stateProblem}: the node cannot remember its lease, and status.json is an old one`
+    return [error(message, `make room, or name another --state-dir: df -h ${path}; df -i ${path}; findmnt -T ${path}`)]
   },
 }
 
@@ -51,7 +74,11 @@ const drops: Check = {
   group: 'daemon',
   judge: ({ view, laterCounters }) => {
     const before = view.status?.counters ?? {}
-    if (!view.alive) return []
+    if (!view.alive || view.status === null) return []
+    if (view.status.dataplane === 'kernel') {
+      const see = `ip -s -s link show ${view.status.node?.device ?? 'type vxlan'}; nstat -az | grep -i drop`
+      return [note("drops are the kernel's to count", see)]
+    }
     if (laterCounters === null) return [ok('no packets were dropped')]
     const counts = Object.entries(laterCounters).filter(
       ([name]) => /\.(dropped|lost)\./.test(name) && !NOISE.test(name),
@@ -72,7 +99,7 @@ const drops: Check = {
   },
 }
 
-/** Packets that went out before silence means something, and how long it has to last, milliseconds. */
+/** Packets that went out before silence means something that the daemon did not see as one, and how long it has to last, milliseconds. */
 const ENOUGH_SENT = 100
 const SILENCE_MS = 30_000
 
@@ -90,14 +117,15 @@ const silence: Check = {
     }
     return silent.map((peer) => {
       const since = peer.traffic?.lastReceived ?? 'it is known'
-      const message = `${peer.traffic?.sentPackets} packets went to ${peer.publicIp} (${peer.subnet}) and none has come back since ${since}`
+      const message = `packets go to ${peer.publicIp} (${peer.subnet}, ${peer.traffic?.sentPackets} so far) and none has come back since ${since}`
       return warning(message, silenceAdvice(status.node, peer))
     })
   },
 }
 
-/** Sending, and nothing comes back. */
-function isSilent({ traffic }: PeerView): boolean {
+/** Sending, and nothing comes back: as `status` says, or in the long run. */
+function isSilent({ traffic, state }: PeerView): boolean {
+  if (state === 'no-answer') return true
   if (traffic == null || traffic.lastSent === null || traffic.sentPackets <= ENOUGH_SENT) return false
   if (traffic.lastReceived === null) return true
   return Date.parse(traffic.lastSent) - Date.parse(traffic.lastReceived) > SILENCE_MS
@@ -107,7 +135,7 @@ function isSilent({ traffic }: PeerView): boolean {
 export function silenceAdvice(node: DaemonStatus['node'], { publicIp: peer } = { publicIp: 'PEER' }): string {
   const port = node?.port ?? 8472
   return [
-    `firewall: on ${peer} tcpdump -ni any udp port ${port} sees nothing`,
+    `firewall: on ${peer} tcpdump -ni any udp port ${port} sees nothing (one on the way), or flannelette doctor there names the rule (its own)`,
     `hypervisor that takes UDP ${port} for its own VXLAN: plain bytes (echo x | nc -u ${peer} ${port}) arrive there, VXLAN does not; choose another Backend.Port`,
     `another port or VNI there: flannelette doctor on ${peer}`,
     `MTU: flannelette ping ${peer}`,
@@ -207,4 +235,14 @@ function doubles(pairs: readonly (readonly [string | null, string])[]): [string,
   return [...byKey].filter(([, values]) => new Set(values).size > 1)
 }
 
-export const DAEMON_CHECKS: readonly Check[] = [daemon, apiSocket, drops, silence, peers, offenders, duplicateIdentity]
+export const DAEMON_CHECKS: readonly Check[] = [
+  daemon,
+  networkNamespace,
+  apiSocket,
+  stateDirectory,
+  drops,
+  silence,
+  peers,
+  offenders,
+  duplicateIdentity,
+]

@@ -1,14 +1,6 @@
 // How the lab's results read, on terminals of every kind.
 import { describe, expect, test } from 'vitest'
-import {
-  droppedPackets,
-  invocation,
-  iperfText,
-  pingMatrix,
-  pingText,
-  statusText,
-  suggestions,
-} from '../../../src/cli/lab-output.ts'
+import { invocation, iperfText, pingMatrix, pingText, statusText, suggestions } from '../../../src/cli/lab-output.ts'
 import { formatBitrate, mark, shown, table, terminalOf } from '../../../src/cli/table.ts'
 import type { LabReport } from '../../../src/lab/lab.ts'
 import { LAB_DEFAULTS, planLab } from '../../../src/lab/plan.ts'
@@ -107,20 +99,14 @@ test('datagrams that the receiver was too slow for are told from those lost on t
   expect(iperfText({ ...udp, overflowedPackets: 0 })).toMatch(/datagrams lost\n$/)
 })
 
-test('dropped packets are summed over reasons and directions, and nothing else is, not their bytes', () => {
-  const counters = {
-    'outbound.packets.read': 100,
-    'outbound.dropped.no-route': 2,
-    'inbound.dropped.vni-unknown': 3,
-    'outbound.dropped-bytes.no-route': 2900,
-  }
-  expect(droppedPackets(counters)).toBe(5)
-})
-
 describe('the status of a lab', () => {
-  const host = (name: string, counters: Record<string, number>) => {
-    const place = { name, dataplane: 'userspace', underlayAddress: '192.168.56.11', subnet: '10.244.1.0/24' }
-    return { ...place, alive: true, status: { state: 'ready', peers: [], counters } } as never
+  const host = (name: string, counters: Record<string, number>, dataplane = 'userspace') => {
+    const place = { name, dataplane, underlayAddress: '192.168.56.11', subnet: '10.244.1.0/24' }
+    const driver = dataplane === 'kernel' ? 'kernel' : 'plain'
+    return {
+      ...place,
+      ...{ alive: true, daemonPid: 7, status: { state: 'ready', dataplane, driver, peers: [], counters } },
+    } as never
   }
   const text = (...hosts: never[]) =>
     statusText({ name: 'lab', options: LAB_DEFAULTS, hosts, pods: [], faults: [] }, PLAIN)
@@ -134,6 +120,16 @@ describe('the status of a lab', () => {
       '12       host2  inbound   vni-unknown',
       '2        host1  outbound  no-route',
       '',
+    ])
+  })
+
+  test('names the driver, and no number where the kernel drops unseen', () => {
+    const dropped = { 'inbound.lost.rx-queue-full': 3, 'inbound.dropped': 9 }
+    const lines = text(host('host1', dropped), host('host2', dropped, 'kernel')).split('\n')
+    expect(lines.slice(0, 3).map((line) => line.split(/ {2,}/))).toEqual([
+      ['HOST', 'DATAPLANE', 'DRIVER', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
+      ['host1', 'userspace', 'plain', '✓ ready, pid 7', '192.168.56.11', '10.244.1.0/24', '0', '3'],
+      ['host2', 'kernel', '-', '✓ ready, pid 7', '192.168.56.11', '10.244.1.0/24', '0', '-'],
     ])
   })
 

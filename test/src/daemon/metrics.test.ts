@@ -54,6 +54,14 @@ test('packets and bytes are told by direction and side', async () => {
   expect(lines).toContain('flannelette_packet_bytes_total{direction="inbound",side="overlay"} 90')
 })
 
+test("the one number that the kernel's device has for a direction stands for both sides", async () => {
+  const lines = await page({ counters: { 'outbound.packets.sent': 6, 'inbound.packets.read': 4 } })
+  for (const side of ['overlay', 'underlay']) {
+    expect(lines).toContain(`flannelette_packets_total{direction="outbound",side="${side}"} 6`)
+    expect(lines).toContain(`flannelette_packets_total{direction="inbound",side="${side}"} 4`)
+  }
+})
+
 test('message sizes are a cumulative histogram', async () => {
   const counters = { 'outbound.messages.up-to-1': 3, 'outbound.messages.up-to-8': 2, 'outbound.messages.packets': 14 }
   const lines = valuesOf(await page({ counters }), 'batch_packets_\\w+')

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { FlanneletteError } from '../errors.ts'
-import { API_SOCKET } from './api-server.ts'
+import { apiSocketOf } from './daemon-words.ts'
 import { type DaemonStatus, STATUS_FILE } from './status-file.ts'
 
 /** A daemon that takes longer to answer is as good as dead, milliseconds. */
@@ -11,7 +11,7 @@ const ANSWER_LIMIT_MS = 5000
 
 export interface StatusPlace {
   readonly stateDirectory: string
-  /** In the state directory when left out. */
+  /** Where the daemon was told to make it, else in the state directory, when left out. */
   readonly apiSocket?: string
 }
 
@@ -23,7 +23,8 @@ export interface StatusFound {
 
 /** @throws FlanneletteError `daemon-unreachable` when there is neither a daemon nor a word of one */
 export async function findStatus(place: StatusPlace): Promise<StatusFound> {
-  const socket = place.apiSocket ?? join(place.stateDirectory, API_SOCKET)
+  const said = lastWords(place.stateDirectory)
+  const socket = place.apiSocket ?? apiSocketOf(said?.pid ?? null, place.stateDirectory)
   try {
     return { isLive: true, status: await askDaemon<DaemonStatus>(socket, '/status') }
   } catch (error) {
@@ -31,8 +32,7 @@ export async function findStatus(place: StatusPlace): Promise<StatusFound> {
     if (code === 'EACCES' || code === 'EPERM') {
       throw new FlanneletteError('not-permitted', `the socket ${socket} is not open to you`, { remedy: 'ask as root' })
     }
-    const status = lastWords(place.stateDirectory)
-    if (status !== null) return { isLive: false, status }
+    if (said !== null) return { isLive: false, status: said }
     const message = `no daemon answers at ${socket}`
     const remedy = 'start it (flannelette run), or name its directory with --state-dir'
     throw new FlanneletteError('daemon-unreachable', message, { remedy, retryable: true, cause: error })

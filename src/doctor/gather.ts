@@ -2,12 +2,12 @@
 // (no root, a program that is not installed) is remembered with its reason and costs none of the other facts.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { apiSocketOf, wordsOf } from '../daemon/daemon-words.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
 import { readFeatures } from '../host/ethtool.ts'
 import { type LinkInfo, type RouteInfo, showJson } from '../host/ip.ts'
 import { sharesNetwork } from '../host/network-namespace.ts'
-import { apiSocketOf, wordsOf } from './daemon-words.ts'
 import type { CniConfig, Facts, Looked } from './facts.ts'
 import { chainsOfIptables, chainsOfNft, type FirewallChain } from './firewall-chains.ts'
 import { readSystem, storageProblem } from './gather-system.ts'

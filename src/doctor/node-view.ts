@@ -2,12 +2,12 @@
 // else its status.json, or, when that is not there, the leases that a former daemon kept. `flannelette doctor` and `flannelette ping` start from it.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { apiSocketOf } from '../daemon/daemon-words.ts'
 import type { PeerState } from '../daemon/peer-watch.ts'
 import { StateDirectory } from '../daemon/state-directory.ts'
 import { type DaemonStatus, type LeaseStatus, leaseStatus, STATUS_FILE } from '../daemon/status-file.ts'
 import { askDaemon } from '../daemon/status-source.ts'
 import { silentLog } from '../log.ts'
-import { apiSocketOf } from './daemon-words.ts'
 
 /** A peer as the status has it; what passed between it and this node where somebody counts that. */
 export interface PeerView extends LeaseStatus {

@@ -24,11 +24,19 @@ const daemon: Check = {
       return [error(`the daemon ${left}; its last status is of ${status.since}`, remedy)]
     }
     if (status.state === 'ready') return [ok(`the daemon (pid ${status.pid}) is ready`)]
-    const why = status.store.why === '' ? '' : `: ${status.store.why}`
+    const why = reasonsOf(status)
     const remedy = 'see the other findings, then its log: journalctl -u flannelette'
     if (status.state === 'degraded') return [warning(`the daemon is degraded${why}`, remedy)]
     return [error(`the daemon is ${status.state}${why}`, remedy)]
   },
+}
+
+/** What the daemon itself gives as the reasons of its state, as the end of a sentence. */
+function reasonsOf({ health, store }: DaemonStatus): string {
+  const failed = (health?.checks ?? []).filter(({ ok }) => !ok).map(({ about }) => about)
+  const reasons = [...failed, ...(health?.notes ?? [])]
+  if (reasons.length === 0 && store.why !== '') reasons.push(store.why)
+  return reasons.length === 0 ? '' : `: ${reasons.join('; ')}`
 }
 
 const networkNamespace: Check = {

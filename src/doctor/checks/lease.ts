@@ -1,7 +1,7 @@
 // Checks of what the cluster knows of this node: store, own lease, and subnet.env that is derived from it.
 import { containsPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../../dataplane/index.ts'
 import { parseSubnetFile } from '../../config/subnet-file.ts'
-import { optionOf } from '../daemon-words.ts'
+import { optionOf } from '../../daemon/daemon-words.ts'
 import type { Facts } from '../facts.ts'
 import { error, ok, type Remark, unseen, warning } from '../finding.ts'
 import { duration } from '../ladder.ts'

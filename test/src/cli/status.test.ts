@@ -1,4 +1,6 @@
 // `flannelette status`: what it says, in which form, and with which exit code.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
@@ -42,6 +44,27 @@ async function daemonWith(current: () => DaemonStatus): Promise<string> {
   onTestFinished(() => server.stop())
   return directory
 }
+
+describe('where the daemon is found', () => {
+  test('on the socket that it was told to make, when nothing is said', async () => {
+    const [directory, elsewhere] = [temporaryDirectory(), join(temporaryDirectory(), 'other.sock')]
+    const argv = ['-e', 'console.log(); setInterval(() => {}, 1000)', 'run', `--api-socket=${elsewhere}`]
+    const child = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'ignore'] })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    await once(child.stdout, 'data')
+    writeFileSync(join(directory, 'status.json'), JSON.stringify({ ...HEALTHY, pid: child.pid, state: 'degraded' }))
+    const server = new ApiServer({ path: elsewhere, traceable: null, status: () => HEALTHY })
+    await server.start()
+    onTestFinished(() => server.stop())
+    expect(await run(directory)).toMatchObject({ code: 0, out: expect.stringContaining('192.0.2.1 ready') })
+  })
+})
+
+test('of the kernel dataplane no drops are denied', () => {
+  const text = textOf({ ...HEALTHY, dataplane: 'kernel' })
+  expect(text).toContain("drops are the kernel's to count: ip -s -s link show flannel.1\n")
+  expect(text).not.toContain('no packet dropped')
+})
 
 describe('one screen', () => {
   test('tells a node that is well in few words', () => {

@@ -97,6 +97,19 @@ const DAEMON: readonly Row[] = [
   ['daemon', 'no status', neverRun(), 'warning', /no daemon has left a status/],
   ['daemon', 'gone', withoutDaemon(), 'error', /is gone; its last status is of 2026/],
   ['daemon', 'degraded', withStatus({ state: 'degraded' }), 'warning', /is degraded/],
+  [
+    'daemon',
+    'degraded, with the reasons that it gives',
+    withStatus({
+      state: 'degraded',
+      health: {
+        ...{ live: true, ready: false, notes: ['no masquerading'] },
+        checks: [{ name: 'device', ok: false, about: 'the underlay address is gone' }],
+      },
+    }),
+    'warning',
+    /is degraded: the underlay address is gone; no masquerading$/,
+  ],
   ['daemon', 'lost', withStatus({ state: 'lost' }), 'error', /is lost/],
   ['api-socket', 'silent', healthy({ apiAnswers: { seen: true, value: false } }), 'warning', /does not answer/],
   ['api-socket', 'not for users', healthy({ apiAnswers: unseen }), 'unseen', /not permitted/],

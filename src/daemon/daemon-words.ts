@@ -1,7 +1,7 @@
 // What the daemon was told at its start, read from its process.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { API_SOCKET } from '../daemon/api-server.ts'
+import { API_SOCKET } from './api-server.ts'
 
 /** Words of its command line. @throws Error when there is no such process, or it may not be read */
 export function wordsOf(pid: number): string[] {

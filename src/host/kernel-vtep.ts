@@ -134,9 +134,11 @@ export class KernelVtep implements Dataplane {
     return []
   }
 
-  /** The kernel moves them, or a peer is pending. */
+  /** The kernel moves them as long as the device is there. */
   impairment(): string | null {
-    return null
+    const { namespace, tables } = this.#options
+    if (this.#stopped || namespace !== undefined || tables !== undefined) return null
+    return Object.keys(deviceCounters(this.#device)).length > 0 ? null : `${this.#device} is gone`
   }
 
   pendingPeers(): number {

@@ -1,5 +1,5 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
-import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import { formatIpv4, formatMac } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
 import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
@@ -7,7 +7,7 @@ import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../con
 import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
-import { ipv6HalfOf, type Lease, type LeaseAttributes } from '../lease/lease.ts'
+import { ipv6HalfOf, type Lease, type LeaseAttributes, subnetsInWords } from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
@@ -103,7 +103,7 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
     try {
       const { lease, fresh } = await acquire(search)
       const fields = { mac: formatMac(vtepMacOf(lease.attributes) ?? 0), revision: lease.revision }
-      log.info('lease-acquired', `lease ${formatPrefix(lease.subnet)} is ours`, fields)
+      log.info('lease-acquired', `lease ${subnetsInWords(lease)} is ours`, fields)
       return { lease, fresh, confirmed: true, why: '' }
     } catch (error) {
       if (!isOutage(error)) throw error
@@ -114,7 +114,7 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
   if (!isUsable(search, kept)) throw away
   log.warn(
     'degraded-start',
-    `the store is away (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`,
+    `the store is away (${away.message}): starting from the kept lease ${subnetsInWords(kept)}`,
   )
   return { lease: kept, fresh: false, confirmed: false, why: away.message }
 }

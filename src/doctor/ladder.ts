@@ -124,6 +124,9 @@ function storeRung(target: Target, view: NodeView, now: number): Rung {
   const until = left === null ? 'never expires' : `for ${duration(left)} more`
   if (view.status === null) return rung('warning', `${what}, as a former daemon kept it (${until})`, see)
   if (!view.alive) return rung('warning', `${what}, as of ${view.status.since}: the daemon does not run`, see)
+  if (view.answers === false) {
+    return rung('warning', `${what}, as of ${view.status.since}: the daemon runs, but does not answer`, see)
+  }
   return rung('good', `${what}, ${until}`, null)
 }
 

@@ -30,6 +30,8 @@ export interface NodeView {
   readonly statusProblem: string
   /** Whether the daemon of that status runs now. */
   readonly alive: boolean
+  /** False when it was asked on its socket, and nothing came back. */
+  readonly answers?: boolean
   /** Peers by status, else by the kept leases (own one included: who it is is not known then). */
   readonly peers: readonly PeerView[]
 }
@@ -45,9 +47,10 @@ export async function askNodeView(stateDirectory: string): Promise<NodeView> {
     const socket = apiSocketOf(view.status?.pid ?? null, stateDirectory)
     const status = await askDaemon<DaemonStatus>(socket, '/status', ANSWER_LIMIT_MS)
     if (status.version !== 1) return view
-    return { stateDirectory, status, statusProblem: '', alive: true, peers: status.peers }
-  } catch {
-    return view
+    return { stateDirectory, status, statusProblem: '', alive: true, answers: true, peers: status.peers }
+  } catch (error) {
+    const mayAsk = !['EACCES', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')
+    return view.alive && mayAsk ? { ...view, answers: false } : view
   }
 }
 

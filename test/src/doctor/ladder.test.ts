@@ -186,6 +186,13 @@ describe('the first rung', () => {
       'bad',
       /no lease covers it; nearest: 10\.244\.3\.0\/24 of 192\.0\.2\.3/,
     ],
+    [
+      'known from a daemon that hangs',
+      '192.0.2.2',
+      { ...healthy().view, answers: false },
+      'warning',
+      /the daemon runs, but does not answer/,
+    ],
     ['a host without a lease', '192.0.2.77', healthy().view, 'bad', /no lease covers it/],
     ['unknown, as all are', '192.0.2.2', neverRun().view, 'bad', /nothing is known of any peer/],
   ] as const)('a lease that is %s', async (_, word, view, verdict, text) => {

@@ -26,7 +26,8 @@ export interface StatusReport {
   readonly status: DaemonStatus
 }
 
-export function reportOf({ isLive, status }: StatusFound): StatusReport {
+/** `more`: words that commands of ours need to find the same daemon, empty for the usual one. */
+export function reportOf({ isLive, status }: StatusFound, more: readonly string[] = []): StatusReport {
   return {
     version: 1,
     daemon: isLive ? 'running' : 'dead',
@@ -35,7 +36,9 @@ export function reportOf({ isLive, status }: StatusFound): StatusReport {
       ? warningsOf(status)
       : [`the daemon (pid ${status.pid}) does not answer: this is what it said last`],
     drops: dropsOf(status.counters),
-    next: isLive ? nextCommand(status) : 'systemctl restart flannelette; journalctl -u flannelette -e',
+    next: isLive
+      ? [nextCommand(status), ...more].join(' ')
+      : 'systemctl restart flannelette; journalctl -u flannelette -e',
     status,
   }
 }

@@ -1,4 +1,5 @@
 // `flannelette status`: how the node of this host is, once, again and again, or as soon as it is as it should be.
+import { resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
@@ -90,7 +91,7 @@ function goalOption(): Option {
 }
 
 async function once(place: StatusPlace, form: Output, out: (text: string) => void): Promise<number> {
-  const report = reportOf(await findStatus(place))
+  const report = reportOf(await findStatus(place), wordsFor(place))
   out(await render(report, form))
   return exitCodeOf(report)
 }
@@ -132,8 +133,14 @@ async function wait(place: StatusPlace, flags: Flags, form: Output, out: (text: 
   }
 }
 
+/** What commands have to be told to find this daemon as well, unless they do by themselves. */
+function wordsFor({ stateDirectory }: StatusPlace): string[] {
+  const byThemselves = labAround()?.stateDirectory ?? DEFAULT_STATE_DIRECTORY
+  return resolve(stateDirectory) === byThemselves ? [] : ['--state-dir', stateDirectory]
+}
+
 async function reported(place: StatusPlace): Promise<StatusReport> {
-  return reportOf(await findStatus(place))
+  return reportOf(await findStatus(place), wordsFor(place))
 }
 
 /** So many peers are no help unless packets reach them: none may be pending. */

@@ -4,6 +4,7 @@ import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import type { PeerView } from '../node-view.ts'
 import type { Check } from './check.ts'
+import { dropRemedy } from './drop-remedies.ts'
 
 const daemon: Check = {
   id: 'daemon',
@@ -102,7 +103,7 @@ const drops: Check = {
       const reason = name.split('.').at(-1) ?? ''
       const way = name.split('.')[0] ?? ''
       const message = `packets are being dropped: ${way} ${reason}, ${now - (before[name] ?? 0)} in the last second, ${now} in all`
-      return warning(message, `docs/troubleshooting.md#${reason} says why`)
+      return warning(message, dropRemedy(reason))
     })
   },
 }

@@ -46,6 +46,11 @@ async function daemonWith(current: () => DaemonStatus): Promise<string> {
 }
 
 describe('where the daemon is found', () => {
+  test('is told to the command that comes next, when it is not the usual place', async () => {
+    const directory = await daemonWith(() => HEALTHY)
+    expect((await run(directory)).out).toContain(`next: flannelette ping 192.0.2.2 --state-dir ${directory}\n`)
+  })
+
   test('on the socket that it was told to make, when nothing is said', async () => {
     const [directory, elsewhere] = [temporaryDirectory(), join(temporaryDirectory(), 'other.sock')]
     const argv = ['-e', 'console.log(); setInterval(() => {}, 1000)', 'run', `--api-socket=${elsewhere}`]

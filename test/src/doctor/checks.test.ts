@@ -1,7 +1,9 @@
 // Doctor's judgements, each on a host where one thing is wrong. What a healthy host looks like is in the support file.
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
+import { DROP_REASON_NAMES } from '../../../dataplane/index.ts'
 import { CHECKS, examine } from '../../../src/doctor/checks/all.ts'
+import { dropRemedy } from '../../../src/doctor/checks/drop-remedies.ts'
 import type { Facts } from '../../../src/doctor/facts.ts'
 import {
   healthy,
@@ -236,6 +238,17 @@ describe('doctor as a whole', () => {
     const anchors = [...page.matchAll(/<a id="doctor-([\w-]+)">/g)].map(([, id]) => id)
     expect(anchors.sort()).toEqual([...CHECKS.map(({ id }) => id), 'peer-matrix'].sort())
     for (const finding of examine(healthy())) expect(page).toContain(`<a id="${finding.docs.split('#')[1]}">`)
+  })
+
+  test('each reason of drops leads to its row in the docs, those with a cause outside the daemon also to what to do', () => {
+    const page = readFileSync('docs/troubleshooting.md', 'utf8')
+    for (const reason of DROP_REASON_NAMES) {
+      const anchor = /docs\/troubleshooting\.md#([\w-]+) says what it means$/.exec(dropRemedy(reason))?.[1]
+      expect(page).toContain(`<a id="${anchor}">`)
+    }
+    expect(dropRemedy('inner-destination-mac')).toMatch(
+      /^peers know another MAC of this node: .*restart the daemon; docs/,
+    )
   })
 
   test('each cause of silence comes with a test to tell it apart (firewall, hypervisor, port, MTU)', () => {

@@ -54,9 +54,11 @@ interface Flags {
 export interface StatusEnvironment {
   readonly out: (text: string) => void
   readonly exit: (code: number) => void
+  /** For what is no data. */
+  readonly tell: (text: string) => void
 }
 
-export function statusCommand({ out, exit }: StatusEnvironment): Command {
+export function statusCommand({ out, exit, tell }: StatusEnvironment): Command {
   return new Command('status')
     .description("how this host's node is: lease, peers, drops, warnings, what to type next")
     .addHelpText('before', EXAMPLES)
@@ -79,7 +81,7 @@ export function statusCommand({ out, exit }: StatusEnvironment): Command {
         ...(flags.apiSocket === undefined ? {} : { apiSocket: flags.apiSocket }),
       }
       const form = flags.json === true ? 'json' : flags.output
-      if (flags.wait === true) exit(await wait(place, flags, form, out))
+      if (flags.wait === true) exit(await wait(place, flags, form, { out, tell }))
       else if (flags.watch === true) await watch(place, form, out)
       else exit(await once(place, form, out))
     })
@@ -112,12 +114,19 @@ async function watch(place: StatusPlace, form: Output, out: (text: string) => vo
   }
 }
 
-async function wait(place: StatusPlace, flags: Flags, form: Output, out: (text: string) => void): Promise<number> {
+async function wait(
+  place: StatusPlace,
+  flags: Flags,
+  form: Output,
+  { out, tell }: Pick<StatusEnvironment, 'out' | 'tell'>,
+): Promise<number> {
   const signal = interruption()
   const deadline = performance.now() + flags.timeout
+  let why = ''
   for (;;) {
     const report = await reported(place).catch((error: FlanneletteError) => {
       if (!error.retryable) throw error
+      why = `: ${error.oneLine}`
       return null
     })
     if (report !== null && isReached(report, flags.for)) {
@@ -126,6 +135,7 @@ async function wait(place: StatusPlace, flags: Flags, form: Output, out: (text: 
     }
     if (performance.now() >= deadline) {
       if (report !== null) out(await render(report, form))
+      tell(`not ${goalText(flags.for)} within ${flags.timeout / 1000} s${report === null ? why : ''}\n`)
       return EXIT.timeout
     }
     await pause(WAIT_MS, undefined, { signal }).catch(() => {})
@@ -154,6 +164,10 @@ async function render(report: StatusReport, form: Output): Promise<string> {
   if (form === 'name') return peerNames(report)
   if (form === 'yaml') return (await import('yaml')).stringify(report)
   return statusText(report, terminalOf(process.stdout), Date.now(), form === 'wide')
+}
+
+function goalText(goal: Goal): string {
+  return goal.kind === 'ready' ? 'ready' : `${goal.count} peers`
 }
 
 function parseGoal(text: string): Goal {

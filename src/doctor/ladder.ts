@@ -60,6 +60,14 @@ export interface LadderOptions {
   readonly onRung?: (rung: Rung) => void
 }
 
+/** Why nobody is asked through the tunnel; a peer is, unless this node's own end is not known. */
+const NOTHING_TO_ASK: Readonly<Record<Target['kind'], string>> = {
+  peer: 'no daemon has said which device is ours',
+  self: 'this node itself',
+  'left-out': 'its lease is not used',
+  unknown: 'no lease',
+}
+
 /** Climbs until a rung fails that the others hang on. Rejects only when the tools themselves cannot work. */
 export async function climb(target: Target, view: NodeView, options: LadderOptions): Promise<Rung[]> {
   const rungs: Rung[] = []
@@ -81,7 +89,7 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
   const underlay = await askUnderlay(publicIp, options)
   if (target.kind !== 'peer' || options.place === null) {
     add(underlay)
-    skip(['vtep', 'sizes', 'pod-side'], target.kind === 'peer' ? 'no daemon has said which device is ours' : 'no lease')
+    skip(['vtep', 'sizes', 'pod-side'], NOTHING_TO_ASK[target.kind])
     return rungs
   }
   const vtep = await askVtep(target.lease.publicIp, vtepAddress(target.subnet), underlay, options, options.place)

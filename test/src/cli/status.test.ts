@@ -23,6 +23,7 @@ const textOf = (status: DaemonStatus, wide = false) => statusText(live(status), 
 /** Runs the command against a state directory. */
 async function run(stateDirectory: string, ...words: string[]) {
   let out = ''
+  let told = ''
   let code: number | undefined
   const command = statusCommand({
     out: (text) => {
@@ -31,9 +32,12 @@ async function run(stateDirectory: string, ...words: string[]) {
     exit: (given) => {
       code = given
     },
+    tell: (text) => {
+      told += text
+    },
   }).exitOverride()
   await command.parseAsync(['--state-dir', stateDirectory, ...words], { from: 'user' })
-  return { out, code }
+  return { out, code, told }
 }
 
 /** A daemon that answers with what `current` gives, and the state directory that it is in. */
@@ -182,8 +186,12 @@ describe('the command', () => {
 
   test('gives up at the time limit with 3, with a daemon or without', async () => {
     const place = await daemonWith(() => HEALTHY)
-    expect(await run(place, '--wait', '--for', 'peers=2', '--timeout', '150ms')).toMatchObject({ code: 3 })
-    expect(await run(temporaryDirectory(), '--wait', '--timeout', '1ms')).toEqual({ code: 3, out: '' })
+    expect(await run(place, '--wait', '--for', 'peers=2', '--timeout', '150ms')).toMatchObject({
+      ...{ code: 3, told: 'not 2 peers within 0.15 s\n' },
+    })
+    const without = await run(temporaryDirectory(), '--wait', '--timeout', '1ms')
+    expect(without).toMatchObject({ code: 3, out: '' })
+    expect(without.told).toMatch(/^not ready within 0\.001 s: no daemon answers at .*api\.sock; start it/)
   })
 
   test('peers that are not programmed are none to wait for', async () => {

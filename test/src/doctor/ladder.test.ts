@@ -200,6 +200,12 @@ describe('the first rung', () => {
     expect(store).toMatchObject({ name: 'store', verdict, text: expect.stringMatching(text) })
   })
 
+  test('a rung that is not tried says why', async () => {
+    const skipped = async (word: string) => (await ladder({ answers: ALL }, word)).at(-1)?.text
+    expect(await skipped('10.244.1.7')).toBe('this node itself')
+    expect(await skipped('192.0.2.77')).toBe('no lease')
+  })
+
   test('a node is found by public address, subnet, any address in it, and by name', () => {
     const { view } = healthy()
     const names = new Map([['host2', '192.0.2.2']])

@@ -1,4 +1,5 @@
 // A status report for people, on one screen: what is well in few words, what is not in more.
+import { awayInWords } from '../daemon/status-line.ts'
 import { formatSpan } from './duration.ts'
 import type { StatusReport } from './status-report.ts'
 import { mark, paint, shown, type Terminal, table } from './table.ts'
@@ -56,7 +57,7 @@ function facts({ status }: StatusReport, nowMs: number): string {
           ['renewal', until(lease.renewsAt)],
         ]
   if (node !== null) lines.push(['device', `${node.device}, MTU ${node.mtu}, VNI ${node.vni}, UDP port ${node.port}`])
-  lines.push(['store', store.reachable ? `${store.name} answers` : `${store.name} is away: ${store.why}`])
+  lines.push(['store', store.reachable ? `${store.name} answers` : awayInWords(store)])
   lines.push(['table', `generation ${status.generation}, ${status.peers.length} peers, ${status.pendingPeers} pending`])
   return lines.map(([name, text]) => `${name!.padEnd(10)} ${text}\n`).join('')
 }

@@ -4,6 +4,7 @@ import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from './dataplane.ts'
 import type { NodeAgent } from './node-agent.ts'
+import { awayInWords } from './status-line.ts'
 
 export interface HealthCheck {
   readonly name: 'event-loop' | 'start' | 'lease' | 'device' | 'peers'
@@ -128,7 +129,7 @@ export class HealthWatch {
     const { store, manager, peers } = this.#agent
     const pending = this.#agent.local === null ? 0 : this.#dataplane.pendingPeers()
     return [
-      ...(store.reachable ? [] : [`the store is away, forwarding goes on by the last table: ${store.why}`]),
+      ...(store.reachable ? [] : [`the store is away, forwarding goes on by the last table: ${awayInWords(store)}`]),
       ...(manager?.state === 'suspect' ? ['the lease is not confirmed by the store'] : []),
       ...(pending > 0 ? [`${pending} peers are not programmed yet`] : []),
       ...(this.#agent.hostProblem === null ? [] : [this.#agent.hostProblem]),

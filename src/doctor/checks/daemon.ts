@@ -35,7 +35,9 @@ const daemon: Check = {
 /** What the daemon itself gives as the reasons of its state, as the end of a sentence. */
 function reasonsOf({ health, store }: DaemonStatus): string {
   const failed = (health?.checks ?? []).filter(({ ok }) => !ok).map(({ about }) => about)
-  const reasons = [...failed, ...(health?.notes ?? [])]
+  // Why the store is away is told by the check of the store.
+  const notes = (health?.notes ?? []).map((text) => (text.startsWith('the store is away') ? 'the store is away' : text))
+  const reasons = [...failed, ...notes]
   if (reasons.length === 0 && store.why !== '') reasons.push(store.why)
   return reasons.length === 0 ? '' : `: ${reasons.join('; ')}`
 }

@@ -2,6 +2,7 @@
 import { containsPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../../dataplane/index.ts'
 import { parseSubnetFile } from '../../config/subnet-file.ts'
 import { optionOf } from '../../daemon/daemon-words.ts'
+import { awayInWords } from '../../daemon/status-line.ts'
 import type { Facts } from '../facts.ts'
 import { error, ok, type Remark, unseen, warning } from '../finding.ts'
 import { duration } from '../ladder.ts'
@@ -12,9 +13,9 @@ const store: Check = {
   group: 'lease',
   judge: ({ view }) => {
     if (view.status === null || !view.alive) return []
-    const { name, reachable, why } = view.status.store
-    if (reachable) return [ok(`the store ${name} answers`)]
-    const message = `the store ${name} does not answer${why === '' ? '' : `: ${why}`}; forwarding goes on with the last leases`
+    const { store } = view.status
+    if (store.reachable) return [ok(`the store ${store.name} answers`)]
+    const message = `the store ${awayInWords(store)}; forwarding goes on with the last leases`
     return [warning(message, 'start it or open the way to it; the daemon finds it by itself')]
   },
 }

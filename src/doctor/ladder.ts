@@ -163,7 +163,11 @@ async function askUnderlay(publicIp: string, options: LadderOptions): Promise<Ru
     )
   }
   if (result.received > 0) return rung(lossVerdict(result), answered(result), lossAdvice(result, publicIp))
-  if (result.refusal !== '') return rung('bad', result.refusal, `ip route get ${publicIp}`)
+  if (result.refusal !== '') {
+    // The neighbour does not answer ARP, here or at the last router.
+    const neighbour = /Host Unreachable/.test(result.refusal) ? `is it up? ip neigh show to ${publicIp}; ` : ''
+    return rung('bad', result.refusal, `${neighbour}ip route get ${publicIp}`)
+  }
   return rung('unproven', 'no answer (ICMP may be blocked: not proven)')
 }
 

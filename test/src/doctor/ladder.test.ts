@@ -124,7 +124,7 @@ describe('the ladder', () => {
       { answers: [], refusal: 'Destination Host Unreachable from 192.0.2.9' },
       'good bad bad skipped skipped',
       'underlay',
-      /ip route get/,
+      /^is it up\? ip neigh show to 192\.0\.2\.2; ip route get/,
     ],
     [
       'the bridge is missing',

@@ -13,8 +13,8 @@ export interface AtomicWriteOptions {
 let serial = 0
 
 /**
- * Writes a temporary file beside `path` and renames it over `path`, rename(2). The directory is made when it is missing.
- * The temporary name starts with a dot and holds our pid, so that two processes never share one.
+ * Writes a temporary file beside `path` and renames it over `path`, rename(2). The directory is made when it is
+ * missing. The temporary name starts with a dot and holds our pid, so that two processes never share one.
  */
 export function writeFileAtomically(path: string, content: string, options: AtomicWriteOptions): void {
   const directory = dirname(path)

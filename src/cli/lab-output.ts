@@ -33,13 +33,15 @@ export function statusText(report: LabReport, terminal: Terminal): string {
 /** Why packets were dropped, most frequent first; nothing when none were. */
 function dropsText(hosts: readonly HostReport[]): string {
   const drops = hosts.flatMap(({ name, status }) =>
-    dropCounts(status?.counters ?? {}).map((drop) => ({ name, ...drop })),
+    dropCounts(status?.counters ?? {})
+      .filter(({ packets }) => packets > 0)
+      .map(({ direction, reason, packets }) => ({ name, direction, reason, packets })),
   )
+  if (drops.length === 0) return ''
   const rows = drops
-    .filter(({ packets }) => packets > 0)
     .sort((a, b) => b.packets - a.packets)
     .map(({ name, direction, reason, packets }) => [String(packets), name, direction, reason])
-  return rows.length === 0 ? '' : `\n${table(['DROPPED', 'ON', 'WAY', 'REASON'], rows)}`
+  return `\n${table(['DROPPED', 'ON', 'WAY', 'REASON'], rows)}`
 }
 
 /** Only of a daemon that runs is it known what it took, and the kernel dataplane has none. */
@@ -69,7 +71,7 @@ export function pingMatrix(results: readonly PingResult[], terminal: Terminal): 
   return `${table(['ms', ...names], rows)}${pingSummary(results)}\n`
 }
 
-export function pingSummary(results: readonly PingResult[]): string {
+function pingSummary(results: readonly PingResult[]): string {
   const sent = results.reduce((sum, result) => sum + result.sent, 0)
   const received = results.reduce((sum, result) => sum + result.received, 0)
   return `${received} of ${sent} pings answered`

@@ -1,6 +1,7 @@
 // A status report for people, on one screen: what is well in few words, what is not in more.
+import { droppedPackets } from '../daemon/drop-counts.ts'
 import { awayInWords } from '../daemon/status-line.ts'
-import { formatSpan } from './duration.ts'
+import { formatSpan } from '../time-span.ts'
 import type { StatusReport } from './status-report.ts'
 import { mark, paint, shown, type Terminal, table } from './table.ts'
 
@@ -97,10 +98,8 @@ function stateOf({ state }: Peer, terminal: Terminal): string {
 }
 
 function dropsText({ drops, status }: StatusReport, terminal: Terminal, wide: boolean): string {
-  if (status.dataplane === 'kernel') {
-    return `drops are the kernel's to count: ip -s -s link show ${status.node?.device ?? 'type vxlan'}\n`
-  }
-  if (drops.length === 0) return `no packet dropped\n`
+  if (droppedPackets(status) === null) return 'dropped packets are not counted\n'
+  if (drops.length === 0) return 'no packet dropped\n'
   const rows = drops
     .slice(0, wide ? drops.length : DROPS_SHOWN)
     .map(({ packets, direction, reason, about }) => [

@@ -28,8 +28,8 @@ export interface Flag {
   readonly counts: string
   readonly secret: boolean
   /**
-   * `none`: taken with a warning and ignored. `kubernetes`: refused unless it says what is the default anyway, until there
-   * is that store.
+   * `none`: taken with a warning and ignored. `kubernetes`: refused unless it says what is the default anyway, until
+   * there is that store.
    */
   readonly effect: 'full' | 'none' | 'kubernetes'
   /** The only dataplane that looks at it. */
@@ -96,6 +96,13 @@ export const FLAGS: readonly Flag[] = [
   text('public-ip', 'address', '', 'address that peers send to (default: that of the interface)'),
   text('public-ipv6', 'address', '', 'no effect: tunnels are between IPv4 addresses', IGNORED),
   text('subnet-file', 'path', DEFAULT_SUBNET_FILE, "this node's subnet and MTU, for CNI plugins"),
+  flag(
+    'docker-opts-file',
+    'text',
+    'path',
+    '',
+    'options of a Docker daemon made from it, as docker-opts writes them (default: nowhere)',
+  ),
   flag(
     'state-dir',
     'text',

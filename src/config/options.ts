@@ -41,6 +41,8 @@ export interface RunOptions extends UnderlayWishes {
   readonly store: string
   readonly etcd: EtcdOptions
   readonly subnetFile: string
+  /** Nowhere when left out. */
+  readonly dockerOptsFile?: string
   readonly stateDirectory: string
   /** Minutes before expiry at which the lease is renewed, 1 to 1439. */
   readonly renewMarginMinutes: number
@@ -88,6 +90,7 @@ export function runOptions(values: FlagValues): RunOptions {
     etcd: etcdOf(values),
     ...underlayWishes(values),
     subnetFile: values.text('subnet-file'),
+    ...(values.said('docker-opts-file') === null ? {} : { dockerOptsFile: values.text('docker-opts-file') }),
     stateDirectory: values.text('state-dir'),
     renewMarginMinutes: values.integer('subnet-lease-renew-margin'),
     ipMasq: values.boolean('ip-masq'),
@@ -148,7 +151,7 @@ function underlayWishes(values: FlagValues): UnderlayWishes {
 }
 
 /** `--public-ip`, `--iface-can-reach`. @throws FlanneletteError `usage` */
-export function parseHostAddress({ text, said }: SaidValue): number {
+function parseHostAddress({ text, said }: SaidValue): number {
   const address = parseIpv4(text)
   if (address === null || !isUnicast(address)) {
     throw new FlanneletteError('usage', `${said} is not the IPv4 address of a host`, {
@@ -158,8 +161,10 @@ export function parseHostAddress({ text, said }: SaidValue): number {
   return address
 }
 
-/** A pattern of Go's, as far as JavaScript has the same; `(?i)` in front is understood. @throws FlanneletteError `usage` */
-export function parsePattern({ text, said }: SaidValue): RegExp {
+/**
+ * A pattern of Go's, as far as JavaScript has the same; `(?i)` in front is understood. @throws FlanneletteError `usage`
+ */
+function parsePattern({ text, said }: SaidValue): RegExp {
   const [, flags, pattern] = /^(?:\(\?([is]+)\))?([\s\S]*)$/.exec(text)!
   try {
     return new RegExp(pattern!, flags)

@@ -8,7 +8,7 @@ export function wordsOf(pid: number): string[] {
   return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').filter(Boolean)
 }
 
-/** `--name value` or `--name=value`, also with one dash; `null` when it was not said. */
+/** What a command line gives a flag: `--name value` or `--name=value`, also with one dash; `null` for nothing. */
 export function optionOf(words: readonly string[], name: string): string | null {
   for (const [index, word] of words.entries()) {
     const [, found, value] = /^--?([\w-]+)(?:=(.*))?$/.exec(word) ?? []

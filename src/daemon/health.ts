@@ -1,5 +1,5 @@
-// Whether this node is alive and whether it is ready, as checks with a sentence each: for probes, for status, for systemd.
-// A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
+// Whether this node is alive and whether it is ready, as checks with a sentence each: for probes, for status, for
+// systemd. A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
 import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from './dataplane.ts'
@@ -103,7 +103,7 @@ export class HealthWatch {
     if (manager.state === 'lost') return { name: 'lease', ok: false, about: `${subnet} is somebody else's now` }
     if (manager.isExpired) return { name: 'lease', ok: false, about: `${subnet} has expired` }
     const doubt = manager.state === 'suspect' ? ', not confirmed by the store' : ''
-    return { name: 'lease', ok: true, about: `${subnet} is held${doubt}` }
+    return { name: 'lease', ok: true, about: `${subnet} is held${since('renewed', manager.lastRenewalWallMs)}${doubt}` }
   }
 
   #device(): HealthCheck {
@@ -114,10 +114,11 @@ export class HealthWatch {
   }
 
   #peers(): HealthCheck {
-    const { generation, peers } = this.#agent.peers
+    const { generation, peers, changedWallMs } = this.#agent.peers
     const pending = this.#agent.local === null ? 0 : this.#dataplane.pendingPeers()
     if (generation > 0 && pending === 0) this.#hadPeers = true
-    const programmed = `${peers.length - pending} of ${peers.length} programmed`
+    const change = since('last change', changedWallMs)
+    const programmed = `${peers.length - pending} of ${peers.length} programmed${change}`
     return {
       name: 'peers',
       ok: this.#hadPeers,
@@ -136,6 +137,10 @@ export class HealthWatch {
       ...(peers.conflicts.length > 0 ? [`${peers.conflicts.length} leases contradict each other`] : []),
     ]
   }
+}
+
+function since(what: string, wallMs: number | null): string {
+  return wallMs === null ? '' : `, ${what} ${new Date(wallMs).toISOString()}`
 }
 
 /** Looks once in a while, for as long as the clock runs. */

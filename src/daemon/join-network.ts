@@ -1,25 +1,27 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
 import { formatIpv4, formatMac } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
-import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
+import { chooseMtu, smallestOverlayBytes } from '../config/mtu.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
-import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
+import { type KnownSubnets, readSubnetFile } from '../config/subnet-file.ts'
 import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
 import { ipv6HalfOf, type Lease, type LeaseAttributes, subnetsInWords } from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
-import type { AgentOptions, Underlay } from './agent-options.ts'
+import type { AgentOptions } from './agent-options.ts'
 import type { VtepOutline } from './dataplane.ts'
+import { withdrawStale } from './published-subnet.ts'
 import type { KeptLease } from './state-directory.ts'
 
 export interface JoinedNetwork {
   readonly rawConfig: string
   readonly config: NetworkConfig
   readonly backend: TunnelBackend
-  readonly underlay: Underlay
+  readonly underlay: UnderlayInterface
   readonly lease: Lease
   readonly outline: VtepOutline
   /** The lease is new with this start, not one that was ours before. */
@@ -37,16 +39,16 @@ const AWAY_RETRY_MS = 1000
 
 /** @throws FlanneletteError whatever keeps the node from joining */
 export async function joinNetwork(options: AgentOptions, signal: AbortSignal): Promise<JoinedNetwork> {
-  const { state, log, subnetFile } = options
+  const { state, log } = options
   state.prepare()
   const kept = state.readLease()
-  if (kept !== null) forgetStaleFile(subnetFile, { subnet: kept.lease.subnet }, options)
+  forgetStaleFiles(kept === null ? {} : { subnet: kept.lease.subnet }, options)
   const { raw, outage } = await readConfig(options, kept, signal)
   const config = parseNetworkConfig(raw)
   const backend = tunnelBackend(config)
   for (const notice of [...config.notices, ...backend.notices]) log.warn('config-notice', notice)
   const networks = { network: config.network, ipv6Network: config.ipv6?.network ?? null }
-  forgetStaleFile(subnetFile, networks, options)
+  forgetStaleFiles(networks, options)
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
   const outline = outlineOf(config, backend, underlay, log)
@@ -54,14 +56,14 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   await options.claimIdentity(publicIp)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
   const { subnet } = granted.lease
-  forgetStaleFile(subnetFile, { ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
+  forgetStaleFiles({ ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
   return { rawConfig: raw, config, backend, underlay, outline, ...granted }
 }
 
 /** @throws FlanneletteError `interface-unsuitable` when the underlay's MTU leaves no room */
-function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Underlay, log: Log): VtepOutline {
+function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: UnderlayInterface, log: Log): VtepOutline {
   const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
-  const least = config.ipv6 === null ? SMALLEST_OVERLAY_BYTES : SMALLEST_IPV6_OVERLAY_BYTES
+  const least = smallestOverlayBytes(config.ipv6 !== null)
   if (mtu.overlayBytes < least) {
     const message = `the underlay leaves too little for packets: ${mtu.how}, at least ${least} are needed`
     throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
@@ -176,7 +178,7 @@ export function randomMac(random: () => number): number {
   return octets.reduce((mac, octet) => mac * 256 + octet, 0)
 }
 
-async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
+async function chooseUnderlay(options: AgentOptions): Promise<UnderlayInterface> {
   const { publicIp, log } = options
   const underlay = await options.selectUnderlay()
   for (const sentence of underlay.passedOver) log.warn('underlay-passed-over', sentence)
@@ -187,8 +189,8 @@ async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
 }
 
 /**
- * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is away
- * is survived.
+ * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is
+ * away is survived.
  */
 async function readConfig(options: AgentOptions, kept: KeptLease | null, signal: AbortSignal) {
   const { store, clock, log } = options
@@ -221,8 +223,8 @@ function isRetryable(error: unknown): boolean {
   return error instanceof FlanneletteError && error.retryable
 }
 
-function forgetStaleFile(path: string, known: KnownSubnets, { log }: AgentOptions) {
-  if (removeStaleSubnetFile(path, known)) {
-    log.warn('subnet-file-stale', `${path} did not match this node's network or lease and was removed`)
+function forgetStaleFiles(known: KnownSubnets, options: AgentOptions) {
+  for (const path of withdrawStale(options, known)) {
+    options.log.warn('subnet-file-stale', `${path} did not match this node's network or lease and was removed`)
   }
 }

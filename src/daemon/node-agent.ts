@@ -10,24 +10,26 @@
 //   5. lease         acquired from the store, or kept: then the node is `degraded` until the store confirms it
 //   6. dataplane     address and route; the device stays from here on
 //   7. peers         from the first snapshot, or from the kept leases; rules and routes of the host meanwhile
-//   8. subnet.env    now pods may come; `ready`
+//   8. subnet.env    and Docker options made from it: now pods may come; `ready`
 // A start that fails after 5 gives back a lease that was new.
-// From then on the underlay is followed: when its address changes, sockets and lease go over to the new one.
+// From then on the underlay is followed: when its address changes, sockets and lease go over to the new one; when its
+// MTU changes, device, workers and subnet.env take the new one.
 // Each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
-import { chooseMtu } from '../config/mtu.ts'
-import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
+import { followMtu } from '../config/mtu.ts'
 import type { FlanneletteError } from '../errors.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { ipv6HalfOf, type Lease, subnetsInWords } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
-import type { AgentOptions, AgentState, Underlay } from './agent-options.ts'
+import type { AgentOptions, AgentState } from './agent-options.ts'
 import { ConfigCheck } from './config-check.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { PeerUpdates } from './peer-updates.ts'
+import { publishSubnet, withdrawSubnet } from './published-subnet.ts'
 import { UnderlayFollower } from './underlay-follower.ts'
 
 export class NodeAgent {
@@ -38,7 +40,7 @@ export class NodeAgent {
   #manager: LeaseManager | null = null
   #configCheck: ConfigCheck | null = null
   #follower: UnderlayFollower | null = null
-  /** The last move to another underlay address: nothing is stopped in the middle of it. */
+  /** The last move to another underlay address or MTU: nothing is stopped in the middle of it. */
   #moving: Promise<void> = Promise.resolve()
   #state: AgentState = 'starting'
   #storeWhy = ''
@@ -75,7 +77,7 @@ export class NodeAgent {
       const mode = joined.config.enableNftables ? 'nftables' : 'iptables'
       await Promise.all([this.#forward(joined), this.#options.hostWork.start(local, mode)])
       if (this.#stopping.signal.aborted) return
-      this.#writeSubnetFile(local)
+      this.#publish(local)
       this.#remember(joined)
       this.#becomeReady(joined, local)
       this.#follow(joined)
@@ -92,8 +94,13 @@ export class NodeAgent {
     await this.#moving.catch(() => {})
     const { dataplane, hostWork } = this.#options
     await Promise.all([this.#dataplaneStarted ? dataplane.stop(mode) : null, hostWork.stop(mode)])
-    if (mode === 'remove') removeSubnetFile(this.#options.subnetFile)
+    if (mode === 'remove') withdrawSubnet(this.#options)
     await this.#options.store.close()
+  }
+
+  /** The machine slept: whether the lease is still ours, as far as the store says. */
+  async wake(): Promise<boolean> {
+    return (await this.#manager?.wake()) ?? true
   }
 
   get state(): AgentState {
@@ -169,22 +176,20 @@ export class NodeAgent {
   }
 
   async #onLost(error: FlanneletteError): Promise<void> {
-    const { log, dataplane, hostWork, subnetFile } = this.#options
+    const { log, dataplane, hostWork } = this.#options
     this.#end('lost')
     log.error('lease-lost', error.oneLine)
-    removeSubnetFile(subnetFile)
+    withdrawSubnet(this.#options)
     await this.#moving.catch(() => {})
     const stopped = Promise.all([dataplane.stop('keep'), hostWork.stop('keep')])
     await stopped.catch((failure: unknown) => log.error('stop-failed', String(failure)))
     this.#announceLoss(error)
   }
 
-  #writeSubnetFile(local: LocalVtep): void {
-    const { subnetFile, ipMasq } = this.#options
+  #publish(local: LocalVtep): void {
     const { network, subnet, ipv6Network, ipv6Subnet, mtuBytes } = local
     const ipv6 = ipv6Network === null || ipv6Subnet === null ? null : { network: ipv6Network, subnet: ipv6Subnet }
-    removeStaleSubnetFile(subnetFile, { network, subnet, ipv6Network, ipv6Subnet })
-    writeSubnetFile(subnetFile, { network, subnet, ipv6, mtuBytes, ipMasq })
+    publishSubnet(this.#options, { network, subnet, ipv6, mtuBytes, ipMasq: this.#options.ipMasq })
   }
 
   /** Only now: what a failed start was granted is no memory of this node. */
@@ -212,16 +217,16 @@ export class NodeAgent {
     store.publishReady().catch((error: unknown) => log.warn('ready-unpublished', String(error)))
   }
 
-  #follow({ underlay, backend }: JoinedNetwork): void {
+  #follow(joined: JoinedNetwork): void {
     const { underlayEyes: eyes, clock, log, publicIp, selectUnderlay } = this.#options
     if (eyes === undefined || this.#stopping.signal.aborted) return
+    const { underlay } = joined
     const onMtu = (mtuBytes: number) => {
-      const { how, overlayBytes } = chooseMtu(backend.encapsulation, mtuBytes, backend.mtuBytes)
-      if (overlayBytes === this.#local?.mtuBytes) return
-      log.warn('underlay-mtu-changed', `the MTU of the underlay has changed (${how}): restart to take it over`)
+      this.#moving = this.#changeMtu(mtuBytes, joined)
+      return this.#moving
     }
     const fixed = publicIp === underlay.address
-    const move = (to: Underlay) => {
+    const move = (to: UnderlayInterface) => {
       this.#moving = this.#moveUnderlay(to)
       return this.#moving
     }
@@ -230,7 +235,7 @@ export class NodeAgent {
   }
 
   /** Sockets first: peers that hear of the new address send to it at once. */
-  async #moveUnderlay(to: Underlay): Promise<void> {
+  async #moveUnderlay(to: UnderlayInterface): Promise<void> {
     const { dataplane, publicIp: fixed, claimIdentity } = this.#options
     const [local, manager] = [this.#local, this.#manager]
     if (local === null || manager === null || this.#stopping.signal.aborted) return
@@ -242,6 +247,24 @@ export class NodeAgent {
       this.#local = moved
     }
     await manager.rewrite({ ...manager.lease.attributes, publicIp })
+  }
+
+  /** Device and workers first: pods that are made meanwhile read of an MTU that is in force. */
+  async #changeMtu(underlayBytes: number, { backend, config }: JoinedNetwork): Promise<void> {
+    const { dataplane, log } = this.#options
+    const local = this.#local
+    if (local === null || this.#stopping.signal.aborted) return
+    const running = { mtuBytes: local.mtuBytes, hasIpv6: config.ipv6 !== null }
+    const { encapsulation, mtuBytes: configured } = backend
+    const { overlayBytes, sentence } = followMtu(encapsulation, underlayBytes, configured, running)
+    if (sentence === null) return
+    if (overlayBytes === local.mtuBytes) return log.warn('underlay-mtu-unfollowed', sentence)
+    const changed = { ...local, mtuBytes: overlayBytes }
+    await dataplane.changeMtu(changed)
+    this.#local = changed
+    if (this.#state === 'lost') return // and subnet.env with it
+    this.#publish(changed)
+    log.info('mtu-changed', sentence)
   }
 
   #end(state: AgentState): void {

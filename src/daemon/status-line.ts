@@ -21,6 +21,6 @@ export function statusLine(status: DaemonStatus): string {
   const known = `${peers.length} peers${doubts.length > 0 ? ` (${doubts.join(', ')})` : ''}`
   const away = store.reachable ? '' : `, store ${store.name} is away`
   const dropped = droppedPackets(status)
-  const drops = dropped === null ? '' : `, ${dropped} packets dropped`
-  return `${state}: ${lease.subnet}, ${known}${drops}${away}`
+  const drops = dropped === null ? 'drops not counted' : `${dropped} packets dropped`
+  return `${state}: ${lease.subnet}, ${known}, ${drops}${away}`
 }

@@ -2,7 +2,8 @@
 // (no root, a program that is not installed) is remembered with its reason and costs none of the other facts.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { apiSocketOf, wordsOf } from '../daemon/daemon-words.ts'
+import { apiSocketOf, optionOf, wordsOf } from '../daemon/daemon-words.ts'
+import { droppedPackets } from '../daemon/drop-counts.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
 import { readFeatures } from '../host/ethtool.ts'
@@ -55,13 +56,14 @@ export async function gatherFacts(options: GatherOptions): Promise<Facts> {
     sampleAgain(view),
     readSystem(pid),
   ])
+  const daemonWords = pid === null ? unknown<string[]>('the daemon does not run') : await look(async () => wordsOf(pid))
   const names = links.seen ? links.value.map(({ ifname }) => ifname) : []
   return {
     ...system,
     now: Date.now(),
     view,
     elsewhere,
-    daemonWords: pid === null ? unknown('the daemon does not run') : await look(async () => wordsOf(pid)),
+    daemonWords,
     apiSocket,
     apiAnswers,
     stateProblem: system.root ? storageProblem(options.stateDirectory) : null,
@@ -75,7 +77,7 @@ export async function gatherFacts(options: GatherOptions): Promise<Facts> {
     managed,
     subnetFilePath: options.subnetFile,
     subnetFile: await look(async () => readOrNull(options.subnetFile)),
-    engineOptions: readEngineOptions(options.engineOptionFiles),
+    engineOptions: readEngineOptions(daemonWords, options.engineOptionFiles),
     cniConfigs: readCniConfigs(options.cniDirectory),
   }
 }
@@ -93,15 +95,10 @@ async function look<T>(read: () => Promise<T>): Promise<Looked<T>> {
 
 /** Only a daemon that has dropped something is worth the wait. */
 async function sampleAgain({ status, alive, stateDirectory }: NodeView): Promise<Facts['laterCounters']> {
-  const dropped = Object.entries(status?.counters ?? {}).some(([name, value]) => isLoss(name) && value > 0)
-  if (!alive || !dropped) return null
+  const dropped = status === null ? null : droppedPackets(status)
+  if (!alive || (dropped ?? 0) === 0) return null
   await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS))
   return (await askNodeView(stateDirectory)).status?.counters ?? null
-}
-
-/** Whether a counter counts packets that did not arrive. */
-export function isLoss(counter: string): boolean {
-  return counter.includes('.dropped.') || counter.includes('.lost.')
 }
 
 /** Both ways to filter packets; one of them is enough to have seen something. */
@@ -156,8 +153,10 @@ function readOrNull(path: string, quiet = false): string | null {
   }
 }
 
-function readEngineOptions(paths: readonly string[]): Facts['engineOptions'] {
-  for (const path of paths) {
+/** Where the daemon writes them, else where others do. */
+function readEngineOptions(daemonWords: Facts['daemonWords'], usual: readonly string[]): Facts['engineOptions'] {
+  const named = daemonWords.seen ? optionOf(daemonWords.value, 'docker-opts-file') : null
+  for (const path of named === null ? usual : [named]) {
     const text = readOrNull(path, true)
     if (text !== null) return { path, text }
   }

@@ -19,7 +19,10 @@ export interface LeaseDiff {
   readonly removed: readonly Lease[]
 }
 
-/** Compares by IPv4 subnet over all attributes. `own`, when given, is left out on both sides. Results are in address order. */
+/**
+ * Compares by IPv4 subnet over all attributes. `own`, when given, is left out on both sides. Results are in address
+ * order.
+ */
 export function diffLeases(before: readonly Lease[], after: readonly Lease[], own: Ipv4Prefix | null): LeaseDiff {
   const old = bySubnet(before, own)
   const now = bySubnet(after, own)

@@ -1,5 +1,5 @@
-// What happens to etcd, to keys and to processes while daemons run: each fault has its state within its deadline, and costs
-// no peer. Meanwhile a ping every 10 ms between a daemon and a VTEP that it does not concern loses nothing.
+// What happens to etcd, to keys and to processes while daemons run: each fault has its state within its deadline, and
+// costs no peer. Meanwhile a ping every 10 ms between a daemon and a VTEP that it does not concern loses nothing.
 import { expect, test } from 'vitest'
 import type { RunningDaemon } from '../support/daemon-under-test.ts'
 import {
@@ -40,7 +40,9 @@ async function serverStoppedAndStarted(etcd: EtcdServer, daemons: readonly Runni
   await Promise.all(daemons.map((daemon) => stateOf(daemon, 'ready', 10_000)))
 }
 
-/** Cut off, while MAC, address and subnet of peers change and the history is compacted: all of it is there within 10 s. */
+/**
+ * Cut off, while MAC, address and subnet of peers change and the history is compacted: all of it is there within 10 s.
+ */
 async function peersChangedBehindCompaction(etcd: EtcdServer, place: Place, daemon: RunningDaemon) {
   for (const third of [201, 202, 203])
     etcd.ctl('put', keyOf(third), flannelValue(`192.0.2.${third}`, '02:00:00:00:00:81'))

@@ -1,5 +1,5 @@
-// A real daemon as those see it who look after it: probes while it waits and when it is ready, metrics of real packets, the
-// status command on a living and a dead daemon, and what systemd is told from the start to the end.
+// A real daemon as those see it who look after it: probes while it waits and when it is ready, metrics of real packets,
+// the status command on a living and a dead daemon, and what systemd is told from the start to the end.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -81,19 +81,6 @@ test('probes and status follow a node from waiting to ready to dead, and metrics
 
   await daemon.end('SIGKILL')
   expect(status(a)).toMatchObject({ code: 4, out: expect.stringContaining('192.0.2.1 not answering') })
-})
-
-test('a kernel VTEP that somebody deletes ends being ready', async () => {
-  const [host] = twoHosts()
-  const daemon = startDaemon(host, ['--dataplane', 'kernel', ...PORTS])
-  await daemon.ready(0)
-  expect(ask(host, 'http://127.0.0.1:8081/readyz').code).toBe(200)
-  execFileSync('ip', ['-n', host.namespace, 'link', 'delete', 'flannel.1'])
-  expect(ask(host, 'http://127.0.0.1:8081/readyz')).toMatchObject({
-    code: 503,
-    body: expect.stringContaining('[-] device: flannel.1 is gone'),
-  })
-  expect(status(host)).toMatchObject({ code: 1, out: expect.stringContaining('degraded') })
 })
 
 test('systemd is told when the node is ready, how it is, that it lives, and that it stops', async () => {

@@ -28,9 +28,7 @@ const overlayDevice: Check = {
     if (view.status?.node == null) return []
     if (link === undefined) {
       if (!view.alive) return [note(`${name} does not exist: the daemon makes it at its start`)]
-      const again = 'the daemon makes it again within seconds; else restart it'
-      const remedy = view.status.dataplane === 'kernel' ? 'restart the daemon, which makes it again' : again
-      return [error(`the overlay device ${name} is gone`, remedy)]
+      return [error(`the overlay device ${name} is gone`, 'the daemon makes it again within seconds; else restart it')]
     }
     if (!link.flags.includes('UP')) return [error(`${name} is down`, `ip link set ${name} up`)]
     if (!link.flags.includes('LOWER_UP') && view.status.dataplane === 'userspace') {

@@ -1,29 +1,40 @@
-// Which counters are drops, and when nobody can say how many there were.
+// Drops as they are told: by reason, in all, and as unknown where nobody counts them.
 import { expect, test } from 'vitest'
+import { Counters } from '../../../dataplane/engine/counters.ts'
+import { DROP_REASON_NAMES } from '../../../dataplane/index.ts'
 import { dropCounts, droppedPackets } from '../../../src/daemon/drop-counts.ts'
-import { statusLine } from '../../../src/daemon/status-line.ts'
-import { status } from '../../support/doctor-facts.ts'
 
-const COUNTERS = {
-  'outbound.packets.read': 100,
-  'outbound.dropped.no-route': 2,
-  'inbound.dropped.vni-unknown': 3,
-  'inbound.lost.rx-queue-full': 4,
-  'outbound.dropped-bytes.no-route': 2900,
-}
-
-test('drops are summed over reasons and directions with what the kernel lost, and nothing else is, not their bytes', () => {
-  expect(droppedPackets({ dataplane: 'userspace', counters: COUNTERS })).toBe(9)
-  expect(dropCounts(COUNTERS).filter(({ packets }) => packets > 0)).toEqual([
-    { direction: 'outbound', reason: 'no-route', packets: 2 },
-    { direction: 'inbound', reason: 'rx-queue-full', packets: 4 },
-    { direction: 'inbound', reason: 'vni-unknown', packets: 3 },
+test('they are summed over reasons and directions, with what the kernel lost before, and nothing else is, not their bytes', () => {
+  const counters = {
+    'outbound.packets.read': 100,
+    'outbound.dropped.no-route': 2,
+    'inbound.dropped.vni-unknown': 3,
+    'inbound.lost.rx-queue-full': 4,
+    'outbound.dropped-bytes.no-route': 2900,
+  }
+  expect(droppedPackets({ counters })).toBe(9)
+  const told = dropCounts(counters).map(({ direction, reason, packets }) => [direction, reason, packets])
+  expect(told).toEqual([
+    ['outbound', 'no-route', 2],
+    ['inbound', 'rx-queue-full', 4],
+    ['inbound', 'vni-unknown', 3],
   ])
 })
 
-test('of the kernel no number is claimed', () => {
-  const kernel = status({ dataplane: 'kernel', counters: { 'inbound.dropped': 0 } })
-  expect(droppedPackets(kernel)).toBeNull()
-  expect(statusLine(kernel)).toBe('ready: 10.244.1.0/24, 2 peers')
-  expect(statusLine(status({ counters: COUNTERS }))).toBe('ready: 10.244.1.0/24, 2 peers, 9 packets dropped')
+test('an engine that has dropped nothing says 0, of every reason', () => {
+  const counters = new Counters().snapshot()
+  expect([droppedPackets({ counters }), dropCounts(counters).length]).toEqual([0, 2 * DROP_REASON_NAMES.length])
+})
+
+test("the kernel's device tells numbers without reasons", () => {
+  const counters = { 'outbound.dropped': 1, 'outbound.errors': 2, 'inbound.dropped': 0, 'inbound.errors': 0 }
+  expect(droppedPackets({ counters })).toBe(3)
+  expect(dropCounts(counters)).toMatchObject([
+    { direction: 'outbound', reason: 'kernel', packets: 3, about: expect.stringContaining('no reason') },
+    { direction: 'inbound', reason: 'kernel', packets: 0 },
+  ])
+})
+
+test.each([{}, { 'outbound.packets.passed': 7 }])('of %j it is not known', (counters) => {
+  expect([droppedPackets({ counters }), dropCounts(counters)]).toEqual([null, []])
 })

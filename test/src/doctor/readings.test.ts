@@ -1,6 +1,7 @@
 // What doctor and ping read: firewall listings, outputs of programs, ping's words.
 import { describe, expect, test } from 'vitest'
 import { parsePrefix } from '../../../dataplane/index.ts'
+import { optionOf } from '../../../src/daemon/daemon-words.ts'
 import { admitsPort, chainsOfIptables, chainsOfNft, dropsPort, forwards } from '../../../src/doctor/firewall-chains.ts'
 import { parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
 import { parseEcho } from '../../../src/host/echo.ts'
@@ -128,6 +129,15 @@ test('nmcli and networkctl: who manages what', () => {
     { device: 'cni0', by: 'NetworkManager' },
     { device: 'flannel.1', by: 'systemd-networkd' },
   ])
+})
+
+test.each([
+  [['node', 'main.js', 'run', '--docker-opts-file', '/a', '--iface', 'eth0'], '/a'],
+  [['run', '-docker-opts-file=/b=c'], '/b=c'],
+  [['run', '--docker-opts-file'], null],
+  [['run', '--docker-opts-files=/d', 'docker-opts-file'], null],
+])('a command line: %j gives the flag %j', (words, value) => {
+  expect(optionOf(words, 'docker-opts-file')).toBe(value)
 })
 
 describe("ping's words", () => {

@@ -13,9 +13,10 @@ const store: Check = {
   group: 'lease',
   judge: ({ view }) => {
     if (view.status === null || !view.alive) return []
-    const { store } = view.status
+    const { store, lease: own } = view.status
     if (store.reachable) return [ok(`the store ${store.name} answers`)]
-    const message = `the store ${awayInWords(store)}; forwarding goes on with the last leases`
+    const goesOn = own === null ? 'the start waits for it' : 'forwarding goes on with the last leases'
+    const message = `the store ${awayInWords(store)}; ${goesOn}`
     return [warning(message, 'start it or open the way to it; the daemon finds it by itself')]
   },
 }
@@ -30,9 +31,7 @@ const lease: Check = {
     if (own === null) {
       if (!facts.view.alive) return []
       const remedy = 'the log says what it waits for: journalctl -u flannelette'
-      return [
-        error(`this node has no lease (${status.store.reachable ? 'the store answers' : status.store.why})`, remedy),
-      ]
+      return [error(`this node has no lease (${status.store.why || 'the store answers'})`, remedy)]
     }
     const found: Remark[] = []
     const [subnet, network] = [parsePrefix(own.subnet), parsePrefix(node?.network ?? '')]

@@ -54,7 +54,7 @@ export function program(output: Output, exit: (code: number) => void): Command {
     .addHelpText('before', EXAMPLES)
     .addHelpText('afterAll', ({ command }) => (hasItsOwn(command) ? '' : EXITS))
     .addCommand(runCommand(runDaemon, exit).version(packageVersion(), '--version'))
-    .addCommand(statusCommand({ out: output.out, exit }))
+    .addCommand(statusCommand({ out: output.out, exit, tell: output.err }))
     .addCommand(labCommand())
     .addCommand(configCommand(output.out, exit))
     .addCommand(dockerOptsCommand())

@@ -83,8 +83,8 @@ async function doctor(flags: Flags): Promise<number> {
   return summaryOf(report).healthy ? EXIT.ok : EXIT.failed
 }
 
-async function matrixOf({ view }: Facts): Promise<{ peers: PeerRow[]; findings: Finding[] }> {
-  const place = await placeOf(view.status)
+async function matrixOf({ view, elsewhere }: Facts): Promise<{ peers: PeerRow[]; findings: Finding[] }> {
+  const place = elsewhere ? null : await placeOf(view.status)
   if (place === null) return { peers: [], findings: [] }
   const peers = await askPeers(view, place, realTools(view.status))
   return { peers, findings: judgePeers(peers, view.status?.node ?? null) }

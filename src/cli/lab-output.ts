@@ -10,10 +10,11 @@ import { formatBitrate, mark, type Terminal, table } from './table.ts'
 
 export function statusText(report: LabReport, terminal: Terminal): string {
   const hosts = table(
-    ['HOST', 'DATAPLANE', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
+    ['HOST', 'DATAPLANE', 'DRIVER', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
     report.hosts.map((host) => [
       host.name,
       host.dataplane,
+      driverOf(host),
       daemonText(host, terminal),
       host.underlayAddress,
       host.subnet,
@@ -41,6 +42,11 @@ function dropsText(hosts: readonly HostReport[]): string {
     .sort((a, b) => b.packets - a.packets)
     .map(({ name, direction, reason, packets }) => [String(packets), name, direction, reason])
   return `\n${table(['DROPPED', 'ON', 'WAY', 'REASON'], rows)}`
+}
+
+/** Only of a daemon that runs is it known what it took, and the kernel dataplane has none. */
+function driverOf({ status }: HostReport): string {
+  return status === null || status.driver === 'kernel' ? '-' : status.driver
 }
 
 function daemonText(host: HostReport, terminal: Terminal): string {

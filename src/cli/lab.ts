@@ -285,7 +285,7 @@ function faultCommand(): Command {
 }
 
 function healCommand(): Command {
-  return subcommand('heal', 'take faults away and start killed daemons again')
+  return subcommand('heal', 'take faults away and start daemons again that do not run')
     .argument('[what]', 'loss, duplicate, cut, crash, or a host; everything when absent')
     .action(async (what: string | undefined, flags: CommonFlags) => {
       const lab = Lab.enter(flags.name)

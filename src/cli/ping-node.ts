@@ -1,12 +1,14 @@
 // `flannelette ping NODE`: the way to a node as a ladder, each rung with its verdict, the first that fails explained.
+import { setMaxListeners } from 'node:events'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { climb } from '../doctor/ladder.ts'
-import { readNodeView } from '../doctor/node-view.ts'
+import { askNodeView } from '../doctor/node-view.ts'
 import { placeOf, realTools } from '../doctor/place.ts'
 import type { LadderOptions, Rung } from '../doctor/rung.ts'
 import { findTarget } from '../doctor/target.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
+import { sharesNetwork } from '../host/network-namespace.ts'
 import { labAround } from '../lab/inside.ts'
 import { checkCount } from '../lab/plan.ts'
 import { parseDuration } from './duration.ts'
@@ -60,13 +62,16 @@ function parseLimit(text: string): number {
 async function pingNode(word: string, flags: Flags): Promise<number> {
   checkCount('--count', flags.count, 1, 1000)
   const around = labAround()
-  const view = readNodeView(flags.stateDir ?? around?.stateDirectory ?? DEFAULT_STATE_DIRECTORY)
+  const view = await askNodeView(flags.stateDir ?? around?.stateDirectory ?? DEFAULT_STATE_DIRECTORY)
+  const pid = view.alive ? view.status?.pid : undefined
+  if (pid !== undefined && !sharesNetwork(pid)) throw elsewhere(word, pid, view.stateDirectory)
   const target = findTarget(word, view, around?.names)
   if (target === null) throw unknownWord(word, [...(around?.names.keys() ?? [])])
   const terminal = terminalOf(process.stdout)
   const text = flags.output === 'text'
   const rungs: Rung[] = []
   const signal = AbortSignal.timeout(flags.timeout)
+  setMaxListeners(0, signal) // one for each echo at work, and all at once when sizes are searched
   const options: LadderOptions = {
     count: flags.count,
     place: await placeOf(view.status),
@@ -91,6 +96,12 @@ async function pingNode(word: string, flags: Flags): Promise<number> {
   return timedOut ? EXIT.timeout : failed === undefined ? EXIT.ok : EXIT.failed
 }
 
+function elsewhere(word: string, pid: number, stateDirectory: string): FlanneletteError {
+  return new FlanneletteError('usage', `the daemon (pid ${pid}) lives in another network namespace`, {
+    remedy: `ask from there: nsenter -t ${pid} -n flannelette ping ${word} --state-dir ${stateDirectory}`,
+  })
+}
+
 function unknownWord(word: string, names: readonly string[]): FlanneletteError {
   const remedy =
     names.length > 0
@@ -103,6 +114,7 @@ const NAMES: Readonly<Record<Rung['name'], string>> = {
   store: 'store',
   underlay: 'underlay',
   vtep: 'VTEP',
+  'vtep-ipv6': 'VTEP IPv6',
   sizes: 'sizes',
   'pod-side': 'pod side',
 }

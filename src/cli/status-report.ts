@@ -19,7 +19,8 @@ export interface StatusReport {
   readonly status: DaemonStatus
 }
 
-export function reportOf({ isLive, status }: StatusFound): StatusReport {
+/** `more`: words that commands of ours need to find the same daemon, empty for the usual one. */
+export function reportOf({ isLive, status }: StatusFound, more: readonly string[] = []): StatusReport {
   return {
     version: 1,
     daemon: isLive ? 'running' : 'dead',
@@ -30,7 +31,9 @@ export function reportOf({ isLive, status }: StatusFound): StatusReport {
     drops: dropCounts(status.counters)
       .filter(({ packets }) => packets > 0)
       .sort((a, b) => b.packets - a.packets),
-    next: isLive ? nextCommand(status) : 'systemctl restart flannelette; journalctl -u flannelette -e',
+    next: isLive
+      ? [nextCommand(status), ...more].join(' ')
+      : 'systemctl restart flannelette; journalctl -u flannelette -e',
     status,
   }
 }

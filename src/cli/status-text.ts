@@ -1,5 +1,6 @@
 // A status report for people, on one screen: what is well in few words, what is not in more.
 import { droppedPackets } from '../daemon/drop-counts.ts'
+import { awayInWords } from '../daemon/status-line.ts'
 import { formatSpan } from '../time-span.ts'
 import type { StatusReport } from './status-report.ts'
 import { mark, paint, shown, type Terminal, table } from './table.ts'
@@ -59,7 +60,7 @@ function facts({ status }: StatusReport, nowMs: number): string {
   if (node !== null) lines.push(['device', `${node.device}, MTU ${node.mtu}, VNI ${node.vni}, UDP port ${node.port}`])
   // Before the lease a store may answer that there is nothing to start with: `why` says so.
   const why = store.why === '' ? '' : `: ${store.why}`
-  lines.push(['store', `${store.name} ${store.reachable ? 'answers' : 'is away'}${why}`])
+  lines.push(['store', store.reachable ? `${store.name} answers${why}` : awayInWords(store)])
   lines.push(['table', `generation ${status.generation}, ${status.peers.length} peers, ${status.pendingPeers} pending`])
   return lines.map(([name, text]) => `${name!.padEnd(10)} ${text}\n`).join('')
 }

@@ -1,9 +1,11 @@
 // `flannelette status`: how the node of this host is, once, again and again, or as soon as it is as it should be.
+import { resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { findStatus, type StatusPlace } from '../daemon/status-source.ts'
 import { EXIT, type FlanneletteError } from '../errors.ts'
+import { labAround } from '../lab/inside.ts'
 import { parseDuration } from './duration.ts'
 import { interruption } from './interruption.ts'
 import { exitCodeOf, reportOf, type StatusReport } from './status-report.ts'
@@ -19,6 +21,7 @@ const EXAMPLES = `Examples:
   flannelette status --wait --for ready --timeout 60s       as a step of a script
   flannelette status --wait --for peers=3
   flannelette status -o json | jq '.status.peers[].publicIp'
+  flannelette lab exec host1 -- flannelette status          of a lab's host
 
 `
 
@@ -37,7 +40,7 @@ type Output = 'text' | 'wide' | 'json' | 'yaml' | 'name'
 type Goal = { readonly kind: 'ready' } | { readonly kind: 'peers'; readonly count: number }
 
 interface Flags {
-  readonly stateDir: string
+  readonly stateDir?: string
   readonly apiSocket?: string
   readonly output: Output
   readonly json?: boolean
@@ -51,14 +54,16 @@ interface Flags {
 export interface StatusEnvironment {
   readonly out: (text: string) => void
   readonly exit: (code: number) => void
+  /** For what is no data. */
+  readonly tell: (text: string) => void
 }
 
-export function statusCommand({ out, exit }: StatusEnvironment): Command {
+export function statusCommand({ out, exit, tell }: StatusEnvironment): Command {
   return new Command('status')
     .description("how this host's node is: lease, peers, drops, warnings, what to type next")
     .addHelpText('before', EXAMPLES)
     .addHelpText('after', EXITS)
-    .option('--state-dir <path>', "the daemon's state directory", DEFAULT_STATE_DIRECTORY)
+    .option('--state-dir <path>', `where the daemon keeps its state (default: "${DEFAULT_STATE_DIRECTORY}")`)
     .option('--api-socket <path>', "the daemon's local socket (default: api.sock in the state directory)")
     .addOption(
       new Option('-o, --output <form>', 'form of the result')
@@ -72,11 +77,11 @@ export function statusCommand({ out, exit }: StatusEnvironment): Command {
     .addOption(new Option('--timeout <duration>', 'longest wait').argParser(parseDuration).default(60_000, '60s'))
     .action(async (flags: Flags) => {
       const place: StatusPlace = {
-        stateDirectory: flags.stateDir,
+        stateDirectory: flags.stateDir ?? labAround()?.stateDirectory ?? DEFAULT_STATE_DIRECTORY,
         ...(flags.apiSocket === undefined ? {} : { apiSocket: flags.apiSocket }),
       }
       const form = flags.json === true ? 'json' : flags.output
-      if (flags.wait === true) exit(await wait(place, flags, form, out))
+      if (flags.wait === true) exit(await wait(place, flags, form, { out, tell }))
       else if (flags.watch === true) await watch(place, form, out)
       else exit(await once(place, form, out))
     })
@@ -88,7 +93,7 @@ function goalOption(): Option {
 }
 
 async function once(place: StatusPlace, form: Output, out: (text: string) => void): Promise<number> {
-  const report = reportOf(await findStatus(place))
+  const report = reportOf(await findStatus(place), wordsFor(place))
   out(await render(report, form))
   return exitCodeOf(report)
 }
@@ -109,12 +114,19 @@ async function watch(place: StatusPlace, form: Output, out: (text: string) => vo
   }
 }
 
-async function wait(place: StatusPlace, flags: Flags, form: Output, out: (text: string) => void): Promise<number> {
+async function wait(
+  place: StatusPlace,
+  flags: Flags,
+  form: Output,
+  { out, tell }: Pick<StatusEnvironment, 'out' | 'tell'>,
+): Promise<number> {
   const signal = interruption()
   const deadline = performance.now() + flags.timeout
+  let why = ''
   for (;;) {
     const report = await reported(place).catch((error: FlanneletteError) => {
       if (!error.retryable) throw error
+      why = `: ${error.oneLine}`
       return null
     })
     if (report !== null && isReached(report, flags.for)) {
@@ -123,6 +135,7 @@ async function wait(place: StatusPlace, flags: Flags, form: Output, out: (text: 
     }
     if (performance.now() >= deadline) {
       if (report !== null) out(await render(report, form))
+      tell(`not ${goalText(flags.for)} within ${flags.timeout / 1000} s${report === null ? why : ''}\n`)
       return EXIT.timeout
     }
     await pause(WAIT_MS, undefined, { signal }).catch(() => {})
@@ -130,8 +143,14 @@ async function wait(place: StatusPlace, flags: Flags, form: Output, out: (text: 
   }
 }
 
+/** What commands have to be told to find this daemon as well, unless they do by themselves. */
+function wordsFor({ stateDirectory }: StatusPlace): string[] {
+  const byThemselves = labAround()?.stateDirectory ?? DEFAULT_STATE_DIRECTORY
+  return resolve(stateDirectory) === byThemselves ? [] : ['--state-dir', stateDirectory]
+}
+
 async function reported(place: StatusPlace): Promise<StatusReport> {
-  return reportOf(await findStatus(place))
+  return reportOf(await findStatus(place), wordsFor(place))
 }
 
 /** So many peers are no help unless packets reach them: none may be pending. */
@@ -145,6 +164,10 @@ async function render(report: StatusReport, form: Output): Promise<string> {
   if (form === 'name') return peerNames(report)
   if (form === 'yaml') return (await import('yaml')).stringify(report)
   return statusText(report, terminalOf(process.stdout), Date.now(), form === 'wide')
+}
+
+function goalText(goal: Goal): string {
+  return goal.kind === 'ready' ? 'ready' : `${goal.count} peers`
 }
 
 function parseGoal(text: string): Goal {

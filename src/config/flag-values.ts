@@ -118,7 +118,8 @@ function check(flag: Flag, { text, said }: SaidValue): void {
   if (flag.kind === 'integer') {
     const value = /^\d+$/.test(text) ? Number(text) : Number.NaN
     const remedy = `give ${flag.counts} from ${flag.least} to ${flag.most}`
-    if (!(value >= flag.least && value <= flag.most)) throw wrong(said, 'is out of range', remedy)
+    const problem = /^-?\d+$/.test(text) ? 'is out of range' : 'is no whole number'
+    if (!(value >= flag.least && value <= flag.most)) throw wrong(said, problem, remedy)
   }
 }
 

@@ -5,11 +5,12 @@
 //   GET /counters           counters by name
 //   GET /health             checks and whether they passed
 //   GET /trace?steps=200    the engine's next steps as JSON lines, until that many were seen or the reader hangs up
-import { chmodSync, rmSync } from 'node:fs'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { rmSync } from 'node:fs'
+import type { Server, ServerResponse } from 'node:http'
 import type { RecordedStep } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { stepToLine } from '../trace/step-lines.ts'
+import { createHttpServer, HTTP_LIMITS, PLAIN_TEXT } from './http-server.ts'
 import type { DaemonStatus } from './status-file.ts'
 
 /** Name of the socket in the state directory, unless `--api-socket` says otherwise. */
@@ -43,7 +44,8 @@ export class ApiServer {
 
   constructor(options: ApiOptions) {
     this.#options = options
-    this.#server = createServer((request, response) => this.#answer(request, response))
+    // Whoever waits for steps may wait long.
+    this.#server = createHttpServer((url, response) => this.#answer(url, response), { ...HTTP_LIMITS, silenceMs: 0 })
   }
 
   /** Recorded steps that a reader was too slow for. */
@@ -59,12 +61,21 @@ export class ApiServer {
       rmSync(path, { force: true })
       await new Promise<void>((resolve, reject) => {
         this.#server.once('error', reject)
-        this.#server.listen(path, resolve)
+        this.#listen(path, resolve)
       })
-      chmodSync(path, 0o600)
     } catch (error) {
       const message = `the socket ${path} cannot be made: ${(error as Error).message}`
       throw new FlanneletteError('usage', message, { remedy: 'choose another with --api-socket', cause: error })
+    }
+  }
+
+  /** The socket is made by the call itself, and is nobody else's from then on. */
+  #listen(path: string, onListening: () => void): void {
+    const before = process.umask(0o177)
+    try {
+      this.#server.listen(path, onListening)
+    } finally {
+      process.umask(before)
     }
   }
 
@@ -73,8 +84,7 @@ export class ApiServer {
     this.#server.closeAllConnections()
   }
 
-  #answer(request: IncomingMessage, response: ServerResponse): void {
-    const url = new URL(request.url ?? '/', 'http://localhost')
+  #answer(url: URL, response: ServerResponse): void {
     const { status } = this.#options
     if (url.pathname === '/status') give(response, status())
     else if (url.pathname === '/counters') give(response, status().counters)
@@ -118,5 +128,5 @@ function give(response: ServerResponse, what: unknown): void {
 }
 
 function refuse(response: ServerResponse, status: number, why: string): void {
-  response.writeHead(status, { 'content-type': 'text/plain' }).end(`${why}\n`)
+  response.writeHead(status, PLAIN_TEXT).end(`${why}\n`)
 }

@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:f
 import { formatAddress, type Prefix, samePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
+import { isNetworkAdmin } from '../host/capability.ts'
 import type { CommandOptions } from '../host/command.ts'
 import type { FirewallCommand } from '../host/firewall/firewall.ts'
 import type { AddressInfo } from '../host/ip.ts'
@@ -49,6 +50,10 @@ const MEMORY_FILES = ['mac', 'lease.json', 'leases.json']
  */
 export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan> {
   const { stateDirectory, subnetFile, identityDirectory = IDENTITY_DIRECTORY } = options
+  if (!isNetworkAdmin()) {
+    const message = 'rules and devices of this host are not shown to you: CAP_NET_ADMIN is missing'
+    throw new FlanneletteError('not-permitted', message, { remedy: 'run it as root, also with --dry-run' })
+  }
   const { abandoned } = await refuseWhileRunning(options)
   const found = await findLeftBehind(whereOf(options))
   const kept: string[] = []

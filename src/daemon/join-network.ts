@@ -1,5 +1,5 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
-import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import { formatIpv4, formatMac } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
 import { checkNetworkConfig } from '../config/check-network-config.ts'
 import { chooseMtu, smallestOverlayBytes } from '../config/mtu.ts'
@@ -9,7 +9,7 @@ import type { TunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
-import { ipv6HalfOf, type Lease, type LeaseAttributes } from '../lease/lease.ts'
+import { ipv6HalfOf, type Lease, type LeaseAttributes, subnetsInWords } from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
@@ -111,7 +111,7 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
     try {
       const { lease, fresh } = await acquire(search)
       const fields = { mac: formatMac(vtepMacOf(lease.attributes) ?? 0), revision: lease.revision }
-      log.info('lease-acquired', `lease ${formatPrefix(lease.subnet)} is ours`, fields)
+      log.info('lease-acquired', `lease ${subnetsInWords(lease)} is ours`, fields)
       return { lease, fresh, confirmed: true }
     } catch (error) {
       if (!isOutage(error)) throw error
@@ -121,7 +121,7 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
   const kept = search.kept?.lease
   if (!isUsable(search, kept)) throw away
   const why = away.code === 'config-invalid' ? 'the config in the store cannot be used' : 'the store is away'
-  log.warn('degraded-start', `${why} (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`)
+  log.warn('degraded-start', `${why} (${away.message}): starting from the kept lease ${subnetsInWords(kept)}`)
   return { lease: kept, fresh: false, confirmed: false }
 }
 

@@ -20,7 +20,7 @@ import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { followMtu } from '../config/mtu.ts'
 import type { FlanneletteError } from '../errors.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
-import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
+import { ipv6HalfOf, type Lease, subnetsInWords } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
@@ -300,9 +300,9 @@ export class NodeAgent {
     const lease = this.#manager?.lease ?? this.#freshLease
     try {
       await withDeadline(clock, store.release(lease), store.name)
-      log.info('lease-released', `lease ${formatPrefix(lease.subnet)} was given back`)
+      log.info('lease-released', `lease ${subnetsInWords(lease)} was given back`)
     } catch (error) {
-      log.debug('lease-kept', `lease ${formatPrefix(lease.subnet)} could not be given back: ${String(error)}`)
+      log.debug('lease-kept', `lease ${subnetsInWords(lease)} could not be given back: ${String(error)}`)
     }
   }
 }

@@ -1,14 +1,12 @@
 // What the outside asks a node over HTTP: /healthz and /readyz as flannel answers them, and /metrics. Any method,
 // status codes for machines, checks in words for people: failed ones always, all with ?verbose, as JSON with
 // ?format=json.
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Endpoint } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Health } from './health.ts'
-
-/** How long an answer may take to be read, milliseconds. */
-const REQUEST_LIMIT_MS = 10_000
+import { createHttpServer, PLAIN_TEXT } from './http-server.ts'
 
 export interface Listener extends Endpoint {
   /** Whether /metrics is answered here. */
@@ -40,8 +38,7 @@ export class ProbeServer {
   /** Listens everywhere. @throws FlanneletteError `port-busy` when that is impossible */
   async start(): Promise<void> {
     for (const listener of this.#options.listeners) {
-      const server = createServer((request, response) => this.#answer(listener, request, response))
-      server.requestTimeout = REQUEST_LIMIT_MS
+      const server = createHttpServer((url, response) => this.#answer(listener, url, response))
       this.#servers.push(server)
       await listen(server, listener)
     }
@@ -59,9 +56,7 @@ export class ProbeServer {
     }
   }
 
-  #answer(listener: Listener, request: IncomingMessage, response: ServerResponse): void {
-    request.resume()
-    const url = new URL(request.url ?? '/', 'http://localhost')
+  async #answer(listener: Listener, url: URL, response: ServerResponse): Promise<void> {
     if (url.pathname === '/healthz') {
       const health = this.#options.health()
       tell(url, response, health.live, health.live ? 'flanneld is running' : 'flanneld is stuck', health)
@@ -69,18 +64,14 @@ export class ProbeServer {
       const health = this.#options.health()
       tell(url, response, health.ready, health.ready ? 'flanneld is ready' : 'flanneld is not ready yet', health)
     } else if (url.pathname === '/metrics' && listener.metrics) {
-      this.#options.metrics().then(
-        ({ type, text }) => response.writeHead(200, { 'content-type': type }).end(text),
-        (error: Error) => response.writeHead(500, TEXT).end(`${error.message}\n`),
-      )
+      const { type, text } = await this.#options.metrics()
+      response.writeHead(200, { 'content-type': type }).end(text)
     } else {
       const there = listener.metrics ? '/healthz, /readyz and /metrics' : '/healthz and /readyz'
-      response.writeHead(404, TEXT).end(`there are ${there} here\n`)
+      response.writeHead(404, PLAIN_TEXT).end(`there are ${there} here\n`)
     }
   }
 }
-
-const TEXT = { 'content-type': 'text/plain; charset=utf-8' }
 
 /** flannel's words first, for those who look at them. */
 function tell(url: URL, response: ServerResponse, good: boolean, words: string, health: Health): void {
@@ -94,7 +85,7 @@ function tell(url: URL, response: ServerResponse, good: boolean, words: string, 
   const checks = health.checks.filter(({ ok }) => isVerbose || !(good || ok))
   const lines = checks.map(({ name, ok, about }) => `[${ok ? '+' : '-'}] ${name}: ${about}\n`)
   const notes = isVerbose || !good ? health.notes.map((note) => `[!] ${note}\n`) : []
-  response.writeHead(status, TEXT).end([`${words}\n`, ...lines, ...notes].join(''))
+  response.writeHead(status, PLAIN_TEXT).end([`${words}\n`, ...lines, ...notes].join(''))
 }
 
 function listen(server: Server, { host, port }: Endpoint): Promise<void> {

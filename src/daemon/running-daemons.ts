@@ -1,5 +1,6 @@
 // Which daemons run on this host, by the locks that they hold as long as they live.
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
+import { sharesNetwork } from '../host/network-namespace.ts'
 import { holdFileLock } from '../store/file-lock.ts'
 import { IDENTITY_DIRECTORY } from './identity-claim.ts'
 
@@ -31,14 +32,5 @@ function namesIn(directory: string): string[] {
     return readdirSync(directory)
   } catch {
     return []
-  }
-}
-
-/** Whether a process lives in our network namespace; one that cannot be asked is taken to. */
-function sharesNetwork(pid: number): boolean {
-  try {
-    return readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net')
-  } catch {
-    return true
   }
 }

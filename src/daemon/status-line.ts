@@ -2,6 +2,13 @@
 import { droppedPackets } from './drop-counts.ts'
 import type { DaemonStatus } from './status-file.ts'
 
+/** A store that is away, named once: `NAME cannot be reached (…)`. */
+export function awayInWords({ name, why }: DaemonStatus['store']): string {
+  if (why === '') return `${name} is away`
+  const said = `store ${name} `
+  return why.startsWith(said) ? `${name} ${why.slice(said.length)}` : `${name} is away: ${why}`
+}
+
 /** `ready: 10.244.1.0/24, 12 peers (1 does not answer), 40 packets dropped` */
 export function statusLine(status: DaemonStatus): string {
   const { state, lease, peers, store } = status

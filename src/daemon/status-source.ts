@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { FlanneletteError } from '../errors.ts'
-import { API_SOCKET } from './api-server.ts'
+import { apiSocketOf } from './daemon-words.ts'
 import { type DaemonStatus, STATUS_FILE } from './status-file.ts'
 
 /** A daemon that takes longer to answer is as good as dead, milliseconds. */
@@ -12,7 +12,7 @@ const ANSWER_LIMIT_MS = 5000
 
 export interface StatusPlace {
   readonly stateDirectory: string
-  /** In the state directory when left out. */
+  /** Where the daemon was told to make it, else in the state directory, when left out. */
   readonly apiSocket?: string
 }
 
@@ -24,7 +24,8 @@ export interface StatusFound {
 
 /** @throws FlanneletteError `daemon-unreachable` when there is neither a daemon nor a word of one */
 export async function findStatus(place: StatusPlace): Promise<StatusFound> {
-  const socket = place.apiSocket ?? join(place.stateDirectory, API_SOCKET)
+  const said = lastWords(place.stateDirectory)
+  const socket = place.apiSocket ?? apiSocketOf(said?.pid ?? null, place.stateDirectory)
   try {
     return { isLive: true, status: await askDaemon<DaemonStatus>(socket, '/status') }
   } catch (error) {
@@ -32,18 +33,17 @@ export async function findStatus(place: StatusPlace): Promise<StatusFound> {
     if (code === 'EACCES' || code === 'EPERM') {
       throw new FlanneletteError('not-permitted', `the socket ${socket} is not open to you`, { remedy: 'ask as root' })
     }
-    const status = lastWords(place.stateDirectory)
-    if (status !== null) return { isLive: false, status }
+    if (said !== null) return { isLive: false, status: said }
     const message = `no daemon answers at ${socket}`
     const remedy = 'start it (flannelette run), or name its directory with --state-dir'
     throw new FlanneletteError('daemon-unreachable', message, { remedy, retryable: true, cause: error })
   }
 }
 
-/** One answer of the local socket. @throws Error when there is none */
-export function askDaemon<T>(socketPath: string, path: string): Promise<T> {
+/** One answer of the local socket, within `limitMs` of silence. @throws Error when there is none */
+export function askDaemon<T>(socketPath: string, path: string, limitMs = ANSWER_LIMIT_MS): Promise<T> {
   return new Promise((resolve, reject) => {
-    const call = request({ socketPath, path, timeout: ANSWER_LIMIT_MS }, (response) => {
+    const call = request({ socketPath, path, timeout: limitMs }, (response) => {
       let text = ''
       response.setEncoding('utf8')
       response.on('data', (more: string) => {

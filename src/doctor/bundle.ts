@@ -3,10 +3,11 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
+import { wordsOf } from '../daemon/daemon-words.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
 import type { Facts } from './facts.ts'
-import { DEFAULT_CNI_DIRECTORY, wordsOf } from './gather.ts'
+import { DEFAULT_CNI_DIRECTORY } from './gather.ts'
 import { maskSecrets, maskWords } from './secrets.ts'
 
 export interface BundleOptions {

@@ -51,10 +51,16 @@ export interface Facts {
   /** Open files that the daemon may have. */
   readonly openFileLimit: Looked<number>
   readonly view: NodeView
+  /** Whether the daemon lives in another network namespace than doctor: what is of the network is not seen then. */
+  readonly elsewhere: boolean
   /** Words of the daemon's command line. */
   readonly daemonWords: Looked<readonly string[]>
-  /** Whether somebody answers on api.sock. */
+  /** Path of the daemon's local socket. */
+  readonly apiSocket: string
+  /** Whether somebody answers on it. */
   readonly apiAnswers: Looked<boolean>
+  /** Why nothing can be written into the state directory; `null` when it can, or it is not known. */
+  readonly stateProblem: string | null
   /** The daemon's counters a moment later; `null` when they were not read again. */
   readonly laterCounters: Readonly<Record<string, number>> | null
   readonly links: Looked<readonly LinkInfo[]>

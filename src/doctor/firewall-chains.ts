@@ -1,12 +1,15 @@
-// Base chains of the packet filter that see forwarded or arriving packets, read from `iptables -S` and `nft -j list
-// ruleset`, and whether what such a chain drops by default is let through by one of its rules. Rules are judged by what
-// they name, not executed: whoever writes them otherwise gets a warning too many, never one too few.
+// Base chains of the packet filter, read from `iptables -S` and `nft -j list ruleset`: whether what such a chain drops by
+// default is let through by one of its rules, and whether a rule drops the tunnel's port. Rules are judged by what they
+// name, not executed: whoever writes them otherwise gets a warning too many, never one too few.
 import { containsPrefix, type Ipv4Prefix, parsePrefix } from '../../dataplane/index.ts'
+
+/** Where packets of pods or of the tunnel are seen. */
+const HOOKS = ['prerouting', 'input', 'forward', 'output', 'postrouting'] as const
 
 export interface FirewallChain {
   /** As people find it again: `iptables FORWARD`, `nft inet filter forward`. */
   readonly name: string
-  readonly hook: 'forward' | 'input'
+  readonly hook: (typeof HOOKS)[number]
   readonly policy: 'accept' | 'drop'
   readonly rules: readonly FirewallRule[]
 }
@@ -15,6 +18,7 @@ export interface FirewallChain {
 export interface FirewallRule {
   readonly text: string
   readonly accepts: boolean
+  readonly drops: boolean
   /** Matches nothing in particular. */
   readonly everything: boolean
 }
@@ -23,7 +27,7 @@ export interface FirewallRule {
 export function chainsOfIptables(listing: string): FirewallChain[] {
   const lines = listing.split('\n')
   const rulesOf = (chain: string): string[] => lines.filter((line) => line.startsWith(`-A ${chain} `))
-  return (['FORWARD', 'INPUT'] as const).flatMap((chain) => {
+  return (['FORWARD', 'INPUT', 'OUTPUT'] as const).flatMap((chain) => {
     const policy = new RegExp(`^-P ${chain} (\\w+)$`, 'm').exec(listing)?.[1]
     if (policy === undefined) return []
     const rules = rulesOf(chain).flatMap((line) => {
@@ -31,14 +35,15 @@ export function chainsOfIptables(listing: string): FirewallChain[] {
       const inside = rulesOf(target)
       return inside.length === 0 ? [iptablesRule(line, chain)] : inside.map((one) => iptablesRule(one, target))
     })
-    const hook = chain === 'FORWARD' ? 'forward' : 'input'
+    const hook = ({ FORWARD: 'forward', INPUT: 'input', OUTPUT: 'output' } as const)[chain]
     return [{ name: `iptables ${chain}`, hook, policy: policy === 'DROP' ? 'drop' : 'accept', rules } as const]
   })
 }
 
 function iptablesRule(line: string, chain: string): FirewallRule {
   const text = line.replace(/ -m comment --comment ("[^"]*"|\S+)/, '')
-  return { text, accepts: / -j ACCEPT\b/.test(text), everything: text === `-A ${chain} -j ACCEPT` }
+  const [accepts, drops] = [/ -j ACCEPT\b/.test(text), / -j (DROP|REJECT)\b/.test(text)]
+  return { text, accepts, drops, everything: text === `-A ${chain} -j ACCEPT` }
 }
 
 interface NftItem {
@@ -66,7 +71,8 @@ export function chainsOfNft(json: string, withIptables: boolean): FirewallChain[
   const rules = nftables.flatMap(({ rule }) => (rule === undefined ? [] : [rule]))
   const chains: FirewallChain[] = []
   for (const { chain } of nftables) {
-    if (chain === undefined || (chain.hook !== 'forward' && chain.hook !== 'input')) continue
+    const hook = HOOKS.find((one) => one === chain?.hook)
+    if (chain === undefined || hook === undefined) continue
     if (chain.family === 'bridge' || chain.family === 'ip6' || chain.family === 'netdev') continue
     if (withIptables && OF_IPTABLES.test(`${chain.family} ${chain.table}`)) continue
     const same = rules.filter((rule) => rule.family === chain.family && rule.table === chain.table)
@@ -78,11 +84,12 @@ export function chainsOfNft(json: string, withIptables: boolean): FirewallChain[
     })
     chains.push({
       name: `nft ${chain.family} ${chain.table} ${chain.name}`,
-      hook: chain.hook,
+      hook,
       policy: chain.policy === 'drop' ? 'drop' : 'accept',
       rules: followed.map(({ expr }) => ({
         text: JSON.stringify(expr),
         accepts: expr.some((part) => 'accept' in part),
+        drops: expr.some((part) => 'drop' in part || 'reject' in part),
         everything: expr.every((part) => 'accept' in part || 'counter' in part),
       })),
     })
@@ -103,6 +110,27 @@ export function forwards(chain: FirewallChain, network: Ipv4Prefix, devices: rea
 export function admitsPort(chain: FirewallChain, port: number): boolean {
   if (chain.policy === 'accept') return true
   return chain.rules.some(({ accepts, everything, text }) => accepts && (everything || namesWord(text, String(port))))
+}
+
+/**
+ * Whether a rule drops what comes or goes by this port, or from one of these addresses: the first rule that names the port
+ * decides, and one that spares some sources is believed to spare the peers.
+ */
+export function dropsPort({ rules }: FirewallChain, port: number, peers: readonly string[]): boolean {
+  const deciding = rules.find(
+    ({ accepts, drops, text }) => (accepts || drops) && (namesWord(text, String(port)) || namesPeer(text, peers)),
+  )
+  if (deciding === undefined || !deciding.drops) return false
+  return namesPeer(deciding.text, peers) || !NAMES_SOURCE.test(deciding.text)
+}
+
+const NAMES_SOURCE = / (-s|--source|--match-set) |"saddr"|"set"/
+const NEGATES = / ! |"!="/
+const OTHER_TRAFFIC = / -p (tcp|icmp)|"(tcp|icmp)"|[^c]state /
+
+/** Names one of them, does not spare it, and does not speak of something else than datagrams. */
+function namesPeer(text: string, peers: readonly string[]): boolean {
+  return !NEGATES.test(text) && !OTHER_TRAFFIC.test(text) && peers.some((peer) => namesWord(text, peer))
 }
 
 function namesNetwork(text: string, network: Ipv4Prefix): boolean {

@@ -1,5 +1,5 @@
 // The part of doctor's facts that is about kernel, Node and permissions.
-import { accessSync, closeSync, constants, existsSync, openSync, readFileSync } from 'node:fs'
+import { accessSync, closeSync, constants, existsSync, openSync, readFileSync, statfsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { release } from 'node:os'
 import { mayConfigureNetwork } from '../host/capability.ts'
@@ -53,6 +53,23 @@ function tunProblem(): string | null {
     return null
   } catch (error) {
     return (error as NodeJS.ErrnoException).code ?? 'unknown'
+  }
+}
+
+/** Below this, bytes, a state directory is as good as full. */
+const LEAST_FREE = 1024 * 1024
+
+/** Why nothing can be written into a directory, by a look at its file system; `null` when nothing speaks against it. */
+export function storageProblem(directory: string): string | null {
+  try {
+    accessSync(directory, constants.W_OK)
+    const { bavail, bsize, ffree, files } = statfsSync(directory)
+    if (bavail * bsize < LEAST_FREE) return 'its disk is full'
+    return files > 0 && ffree === 0 ? 'its file system has no inode left' : null
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return null
+    return code === 'EROFS' ? 'it is on a read-only file system' : `it cannot be written to (${code})`
   }
 }
 

@@ -2,18 +2,18 @@
 // (no root, a program that is not installed) is remembered with its reason and costs none of the other facts.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { API_SOCKET } from '../daemon/api-server.ts'
+import { apiSocketOf, optionOf, wordsOf } from '../daemon/daemon-words.ts'
 import { droppedPackets } from '../daemon/drop-counts.ts'
-import { STATUS_FILE } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
 import { readFeatures } from '../host/ethtool.ts'
 import { type LinkInfo, type RouteInfo, showJson } from '../host/ip.ts'
+import { sharesNetwork } from '../host/network-namespace.ts'
 import type { CniConfig, Facts, Looked } from './facts.ts'
 import { chainsOfIptables, chainsOfNft, type FirewallChain } from './firewall-chains.ts'
-import { readSystem } from './gather-system.ts'
-import { type NodeView, readNodeView } from './node-view.ts'
-import { optionOf, parseManaged, parsePorts } from './program-output.ts'
+import { readSystem, storageProblem } from './gather-system.ts'
+import { askNodeView, type NodeView } from './node-view.ts'
+import { parseManaged, parsePorts } from './program-output.ts'
 import { socketAnswers } from './socket-answer.ts'
 
 export interface GatherOptions {
@@ -35,19 +35,24 @@ const SAMPLE_MS = 1300
 const PROGRAM_MS = 5000
 
 export async function gatherFacts(options: GatherOptions): Promise<Facts> {
-  const view = readNodeView(options.stateDirectory)
+  const view = await askNodeView(options.stateDirectory)
   const pid = view.alive ? (view.status?.pid ?? null) : null
+  const apiSocket = apiSocketOf(pid, options.stateDirectory)
+  const elsewhere = pid !== null && !sharesNetwork(pid)
   const underlay = view.status?.node?.underlayInterface
+  /** Of another network namespace nothing is said here: it would be said of the wrong host. */
+  const lookHere = <T>(read: () => Promise<T>) =>
+    elsewhere ? Promise.resolve(unknown<T>('the daemon lives in another network namespace')) : look(read)
   const [links, routes, offloads, udpPorts, firewall, managed, apiAnswers, laterCounters, system] = await Promise.all([
-    look(() => showJson<LinkInfo>('ip', ['address', 'show'])),
-    look(() => showJson<RouteInfo>('ip', ['-4', 'route', 'show'])),
+    lookHere(() => showJson<LinkInfo>('ip', ['address', 'show'])),
+    lookHere(() => showJson<RouteInfo>('ip', ['-4', 'route', 'show'])),
     underlay === undefined
       ? unknown<Record<string, boolean>>('no daemon has named an underlay interface')
-      : look(() => readFeatures(underlay)),
-    look(async () => parsePorts(await run(['ss', '-Hulnp'], { timeoutMs: PROGRAM_MS }))),
-    readFirewall(),
-    look(readManaged),
-    look(() => socketAnswers(join(options.stateDirectory, API_SOCKET))),
+      : lookHere(() => readFeatures(underlay)),
+    lookHere(async () => parsePorts(await run(['ss', '-Hulnp'], { timeoutMs: PROGRAM_MS }))),
+    lookHere(readFirewall),
+    lookHere(readManaged),
+    look(() => socketAnswers(apiSocket)),
     sampleAgain(view),
     readSystem(pid),
   ])
@@ -57,12 +62,15 @@ export async function gatherFacts(options: GatherOptions): Promise<Facts> {
     ...system,
     now: Date.now(),
     view,
+    elsewhere,
     daemonWords,
+    apiSocket,
     apiAnswers,
+    stateProblem: system.root ? storageProblem(options.stateDirectory) : null,
     laterCounters,
     links,
     routes,
-    settings: readSettings(names),
+    settings: elsewhere ? new Map() : readSettings(names),
     offloads,
     udpPorts,
     firewall,
@@ -85,30 +93,22 @@ async function look<T>(read: () => Promise<T>): Promise<Looked<T>> {
   }
 }
 
-export function wordsOf(pid: number): string[] {
-  return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').filter(Boolean)
-}
-
 /** Only a daemon that has dropped something is worth the wait. */
 async function sampleAgain({ status, alive, stateDirectory }: NodeView): Promise<Facts['laterCounters']> {
   const dropped = status === null ? null : droppedPackets(status)
   if (!alive || (dropped ?? 0) === 0) return null
   await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS))
-  try {
-    return JSON.parse(readFileSync(join(stateDirectory, STATUS_FILE), 'utf8')).counters ?? null
-  } catch {
-    return null
-  }
+  return (await askNodeView(stateDirectory)).status?.counters ?? null
 }
 
-/** Both ways to filter packets; seen when at least one of them could be read. */
-async function readFirewall(): Promise<Looked<readonly FirewallChain[]>> {
+/** Both ways to filter packets; one of them is enough to have seen something. */
+async function readFirewall(): Promise<readonly FirewallChain[]> {
   const iptables = await look(async () => chainsOfIptables(await run(['iptables', '-S'], { timeoutMs: PROGRAM_MS })))
   const nft = await look(async () => {
     return chainsOfNft(await run(['nft', '-j', 'list', 'ruleset'], { timeoutMs: PROGRAM_MS }), iptables.seen)
   })
-  if (!iptables.seen && !nft.seen) return nft
-  return { seen: true, value: [iptables, nft].flatMap((one) => (one.seen ? one.value : [])) }
+  if (!iptables.seen && !nft.seen) throw new Error(nft.why)
+  return [iptables, nft].flatMap((one) => (one.seen ? one.value : []))
 }
 
 /** Network managers that are not installed, or do not run, manage nothing. */

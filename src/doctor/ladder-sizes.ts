@@ -53,9 +53,14 @@ export function judgeSizes(
   const rung = (verdict: Rung['verdict'], text: string, next: string | null = null): Rung => {
     return { name: 'sizes', verdict, text, averageMs: null, next }
   }
+  const tooLarge = expected + overheadBytes > whole
+  const needed = tooLarge
+    ? `${expected} + ${overheadBytes} is more than the underlay's ${whole}`
+    : `${whole} − ${overheadBytes}`
   if (largest < expected) {
     const hole = `${largest === 0 ? SMALLEST_BYTES : largest + 1} to ${expected} ${tunnel.namedBytes === null ? 'vanish' : `are refused (limit named: ${tunnel.namedBytes})`}`
-    const text = `${largest === 0 ? 'nothing large' : largest} passes, ${hole}; expected ${expected} (${whole} − ${overheadBytes})`
+    const text = `${largest === 0 ? 'nothing large' : largest} passes, ${hole}; expected ${expected} (${needed})`
+    if (tooLarge) return rung('bad', text, `set Backend.MTU to ${whole} or leave it out, then restart the daemons`)
     if (holed) return rung('bad', text, advice(path))
     const guess =
       largest === 0
@@ -63,11 +68,9 @@ export function judgeSizes(
         : `the underlay seems to pass ${largest + overheadBytes}: set Backend.MTU to ${largest + overheadBytes} on all nodes, or find what drops larger UDP`
     return rung('bad', text, guess)
   }
-  const limit = above.passes
-    ? `${expected + 1} passes too`
-    : `${expected + 1} too big for the tunnel (${whole} − ${overheadBytes})`
+  const limit = above.passes ? `${expected + 1} passes too` : `${expected + 1} too big for the tunnel (${needed})`
   const text = `${expected} passes, ${limit}; underlay ${underlay === null ? 'not proven' : `passes ${path ?? 'nothing large'}`}`
-  if (expected + overheadBytes > whole) {
+  if (tooLarge) {
     const next = `each packet of ${expected} is cut in two: set Backend.MTU to ${whole} or leave it out`
     return rung('warning', text, next)
   }

@@ -6,8 +6,16 @@ import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'
 import { sizesRung } from './ladder-sizes.ts'
 import type { NodeView } from './node-view.ts'
-import type { LadderOptions, LadderPlace, Rung, RungName, Verdict } from './rung.ts'
-import { gatewayAddress, type Target, vtepAddress } from './target.ts'
+import type { LadderOptions, LadderPlace, LadderTools, Rung, RungName, Verdict } from './rung.ts'
+import { gatewayAddress, ipv6VtepAddress, type Target, vtepAddress } from './target.ts'
+
+/** Why nobody is asked through the tunnel; a peer is, unless this node's own end is not known. */
+const NOTHING_TO_ASK: Readonly<Record<Target['kind'], string>> = {
+  peer: 'no daemon has said which device is ours',
+  self: 'this node itself',
+  'left-out': 'its lease is not used',
+  unknown: 'no lease',
+}
 
 /** Climbs until a rung fails that the others hang on. Rejects only when the tools themselves cannot work. */
 export async function climb(target: Target, view: NodeView, options: LadderOptions): Promise<Rung[]> {
@@ -30,7 +38,7 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
   const underlay = await askUnderlay(publicIp, options)
   if (target.kind !== 'peer' || options.place === null) {
     add(underlay)
-    skip(['vtep', 'sizes', 'pod-side'], target.kind === 'peer' ? 'no daemon has said which device is ours' : 'no lease')
+    skip(['vtep', 'sizes', 'pod-side'], NOTHING_TO_ASK[target.kind])
     return rungs
   }
   const vtep = await askVtep(target.lease.publicIp, vtepAddress(target.subnet), underlay, options, options.place)
@@ -40,6 +48,8 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
     skip(['sizes', 'pod-side'], 'nothing passes the tunnel')
     return rungs
   }
+  const ipv6 = options.place.ipv6 ? ipv6VtepAddress(target.lease) : null
+  if (ipv6 !== null) add(await askIpv6(ipv6, target.lease.publicIp, options, options.place))
   const sizes = { vtep: vtepAddress(target.subnet), publicIp, underlayAnswers: underlay.verdict !== 'unproven' }
   add(await sizesRung(sizes, options.place, options))
   add(await podRung(gatewayAddress(target.subnet), target, options))
@@ -71,6 +81,9 @@ function storeRung(target: Target, view: NodeView, now: number): Rung {
   const until = left === null ? 'never expires' : `for ${formatSpan(left)} more`
   if (view.status === null) return rung('warning', `${what}, as a former daemon kept it (${until})`, see)
   if (!view.alive) return rung('warning', `${what}, as of ${view.status.since}: the daemon does not run`, see)
+  if (view.answers === false) {
+    return rung('warning', `${what}, as of ${view.status.since}: the daemon runs, but does not answer`, see)
+  }
   return rung('good', `${what}, ${until}`, null)
 }
 
@@ -99,7 +112,11 @@ async function askUnderlay(publicIp: string, options: LadderOptions): Promise<Ru
     )
   }
   if (result.received > 0) return rung(lossVerdict(result), answered(result), lossAdvice(result, publicIp))
-  if (result.refusal !== '') return rung('bad', result.refusal, `ip route get ${publicIp}`)
+  if (result.refusal !== '') {
+    // The neighbour does not answer ARP, here or at the last router.
+    const neighbour = /Host Unreachable/.test(result.refusal) ? `is it up? ip neigh show to ${publicIp}; ` : ''
+    return rung('bad', result.refusal, `${neighbour}ip route get ${publicIp}`)
+  }
   return rung('unproven', 'no answer (ICMP may be blocked: not proven)')
 }
 
@@ -112,8 +129,10 @@ async function askVtep(
   address: string,
   underlay: Rung,
   options: LadderOptions,
-  { port, underlayInterface }: LadderPlace,
+  place: LadderPlace,
 ): Promise<Rung> {
+  const { port, underlayInterface } = place
+  const { tools } = options
   const result = await echoes(address, options)
   const text = `ICMP ${address} through the tunnel: `
   if (result.received > 0) {
@@ -122,11 +141,34 @@ async function askVtep(
     return { name: 'vtep', verdict, text: text + answered(result), averageMs, next }
   }
   const advice =
-    underlay.verdict === 'bad'
+    (await strayRoute(address, tools, place)) ??
+    (underlay.verdict === 'bad'
       ? 'see the underlay first'
-      : `on ${publicIp}: tcpdump -ni any udp port ${port}; nothing seen there: a firewall or a hypervisor takes UDP ${port} (here: tcpdump -ni ${underlayInterface} udp port ${port}); seen: VNI, VTEP MAC, source check (flannelette doctor there)`
+      : `on ${publicIp}: tcpdump -ni any udp port ${port}; nothing seen there: a firewall or a hypervisor takes UDP ${port} (here: tcpdump -ni ${underlayInterface} udp port ${port}); seen: its own firewall, VNI, VTEP MAC, source check (flannelette doctor there)`)
   const said = result.refusal === '' ? 'no answer' : result.refusal
   return { name: 'vtep', verdict: 'bad', text: text + said, averageMs: null, next: advice }
+}
+
+/** What to do when this host sends packets to an address past the tunnel; `null` when it does not. */
+async function strayRoute(address: string, tools: LadderTools, place: LadderPlace): Promise<string | null> {
+  const device = await tools.deviceTo(address)
+  if (device === place.overlayDevice) return null
+  const what = device === null ? `there is no route to ${address}` : `a route takes it to ${device}`
+  return `${what}, not into ${place.overlayDevice}: ip route get ${address}; flannelette doctor names the route`
+}
+
+/** IPv6 of the pods goes the same way as IPv4, which has answered by now. */
+async function askIpv6(address: string, publicIp: string, options: LadderOptions, place: LadderPlace): Promise<Rung> {
+  const result = await echoes(address, options)
+  const text = `ICMP ${address} through the tunnel: `
+  if (result.received > 0) {
+    const [verdict, averageMs] = [lossVerdict(result), result.averageMs]
+    return { name: 'vtep-ipv6', verdict, text: text + answered(result), averageMs, next: lossAdvice(result, publicIp) }
+  }
+  const there = `IPv4 passes, so look at IPv6 on ${publicIp}: ip -6 address show ${place.overlayDevice}; ip6tables -S INPUT`
+  const next = (await strayRoute(address, options.tools, place)) ?? there
+  const said = result.refusal === '' ? 'no answer' : result.refusal
+  return { name: 'vtep-ipv6', verdict: 'bad', text: text + said, averageMs: null, next }
 }
 
 async function podRung(address: string, target: Target & { kind: 'peer' }, options: LadderOptions): Promise<Rung> {

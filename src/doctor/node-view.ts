@@ -1,13 +1,18 @@
-// What is known of this node and its peers without asking anybody to do anything: the daemon's status.json, or, when
-// that is not there, the leases that a former daemon kept. `flannelette doctor` and `flannelette ping` start from it.
+// What is known of this node and its peers without asking anybody to do anything: what the daemon says on its local socket,
+// else its status.json, or, when that is not there, the leases that a former daemon kept. `flannelette doctor` and `flannelette ping` start from it.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { apiSocketOf } from '../daemon/daemon-words.ts'
+import type { PeerState } from '../daemon/peer-watch.ts'
 import { StateDirectory } from '../daemon/state-directory.ts'
 import { type DaemonStatus, type LeaseStatus, leaseStatus, STATUS_FILE } from '../daemon/status-file.ts'
+import { askDaemon } from '../daemon/status-source.ts'
 import { silentLog } from '../log.ts'
 
 /** A peer as the status has it; what passed between it and this node where somebody counts that. */
 export interface PeerView extends LeaseStatus {
+  /** As the daemon judges it; absent in kept leases. */
+  readonly state?: PeerState | null
   readonly traffic?: {
     readonly sentPackets: number
     readonly receivedPackets: number
@@ -19,14 +24,34 @@ export interface PeerView extends LeaseStatus {
 
 export interface NodeView {
   readonly stateDirectory: string
-  /** `status` as the daemon wrote it last; `null` when there is none that can be read. */
+  /** `status` as the daemon says it or wrote it last; `null` when there is none that can be read. */
   readonly status: DaemonStatus | null
   /** Why there is no status; empty when there is. */
   readonly statusProblem: string
   /** Whether the daemon of that status runs now. */
   readonly alive: boolean
+  /** False when it was asked on its socket, and nothing came back. */
+  readonly answers?: boolean
   /** Peers by status, else by the kept leases (own one included: who it is is not known then). */
   readonly peers: readonly PeerView[]
+}
+
+/** A daemon that is slower is judged by its file, milliseconds. */
+const ANSWER_LIMIT_MS = 1000
+
+/** The daemon's own word where it can be had: a disk that is full makes its file an old one. Never fails. */
+export async function askNodeView(stateDirectory: string): Promise<NodeView> {
+  const view = readNodeView(stateDirectory)
+  if (view.status !== null && !view.alive) return view
+  try {
+    const socket = apiSocketOf(view.status?.pid ?? null, stateDirectory)
+    const status = await askDaemon<DaemonStatus>(socket, '/status', ANSWER_LIMIT_MS)
+    if (status.version !== 1) return view
+    return { stateDirectory, status, statusProblem: '', alive: true, answers: true, peers: status.peers }
+  } catch (error) {
+    const mayAsk = !['EACCES', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')
+    return view.alive && mayAsk ? { ...view, answers: false } : view
+  }
 }
 
 /** Reads what is there; never fails. */

@@ -3,7 +3,7 @@
 import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import { echo } from '../host/echo.ts'
-import { readLink } from '../host/ip.ts'
+import { type RouteInfo, readLink, showJson } from '../host/ip.ts'
 import { askUdpPort } from '../host/udp-refusal.ts'
 import type { LadderPlace, LadderTools } from './rung.ts'
 
@@ -23,6 +23,7 @@ export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace 
     overlayMtuBytes: node.mtu,
     overheadBytes,
     port: node.port,
+    ipv6: node.overlayIpv6 !== null,
   }
 }
 
@@ -40,6 +41,11 @@ export function realTools(status: DaemonStatus | null): LadderTools {
       if (localAddress === undefined) return 'silent'
       // No route, or the address is gone: what ping says of it is enough.
       return askUdpPort(address, port, localAddress, REFUSAL_WAIT_MS).catch(() => 'silent' as const)
+    },
+    deviceTo: async (address) => {
+      const family = address.includes(':') ? '-6' : '-4'
+      const routes = await showJson<RouteInfo>('ip', [family, 'route', 'get', address]).catch(() => [])
+      return routes[0]?.dev ?? null
     },
     now: Date.now,
   }

@@ -3,7 +3,8 @@
 import type { EchoOptions, EchoResult } from '../host/echo.ts'
 import type { UdpAnswer } from '../host/udp-refusal.ts'
 
-export type RungName = 'store' | 'underlay' | 'vtep' | 'sizes' | 'pod-side'
+/** `vtep-ipv6` only where both ends have an IPv6 half. */
+export type RungName = 'store' | 'underlay' | 'vtep' | 'vtep-ipv6' | 'sizes' | 'pod-side'
 
 /**
  * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it
@@ -25,6 +26,8 @@ export interface Rung {
 export interface LadderTools {
   echo(address: string, options: EchoOptions): Promise<EchoResult>
   askUdpPort(address: string, port: number): Promise<UdpAnswer>
+  /** Name of the device that this kernel sends packets to an address by; `null` without a route. */
+  deviceTo(address: string): Promise<string | null>
   /** Wall clock, milliseconds since the epoch. */
   now(): number
 }
@@ -38,6 +41,8 @@ export interface LadderPlace {
   /** Between both, by the encapsulation. */
   readonly overheadBytes: number
   readonly port: number
+  /** Whether this node carries IPv6 as well. */
+  readonly ipv6: boolean
 }
 
 export interface LadderOptions {

@@ -12,8 +12,12 @@ const VALUE = `((?<escape>\\\\+)"[^\\n]*?(?:(?<!\\\\)\\k<escape>"|(?=\\n|$))|"(?
 
 const RULES: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)/g, MASK],
-  // https://user:password@host
-  [/(\b[a-z][a-z0-9+.-]*:\/\/[^\s/:@]*:)[^\s/@]+@/gi, `$1${MASK}@`],
+  // https://user:password@host, up to the last @ of the word: a password may hold what a URL should have encoded
+  [/(\b[a-z][a-z0-9+.-]*:\/\/[^\s/:@"']*:)[^\s"']+@/gi, `$1${MASK}@`],
+  // https://token@host
+  [/(\b[a-z][a-z0-9+.-]*:\/\/)[^\s/:@"']+@/gi, `$1${MASK}@`],
+  // --user name:password, as etcdctl and curl have it
+  [/((?:--user|-u|\bETCDCTL_USER)[\s=]+["']?[^\s:"']+:)[^\s"']+/g, `$1${MASK}`],
   [/\b(Bearer|Basic)\s+[\w.~+/=-]+/gi, `$1 ${MASK}`],
   [/\beyJ[\w-]+\.[\w-]+\.[\w-]*/g, MASK],
   // Environment="FLANNELD_ETCD_PASSWORD=two words", also with a flag inside the quotes

@@ -4,7 +4,10 @@ import {
   containsAddress,
   formatAddress,
   type Ipv4Prefix,
+  type Prefix,
   parseIpv4,
+  parseIpv6,
+  parseIpv6Prefix,
   parsePrefix,
   samePrefix,
 } from '../../dataplane/index.ts'
@@ -22,26 +25,36 @@ export type Target =
   /** `nearest`: what comes closest among the leases, in words; empty without any. */
   | { readonly kind: 'unknown'; readonly publicIp: string | null; readonly nearest: string }
 
+interface Candidate {
+  readonly publicIp: string
+  readonly subnet: string
+  readonly ipv6Subnet?: string | null
+}
+
+function isIpv6(wanted: number | bigint | Prefix): boolean {
+  return typeof (typeof wanted === 'object' ? wanted.address : wanted) === 'bigint'
+}
+
 /** @returns `null` when the word is neither a name nor an address */
 export function findTarget(word: string, view: NodeView, names: NodeNames = new Map()): Target | null {
   const text = names.get(word) ?? word
   const address = parseIpv4(text)
-  const prefix = parsePrefix(text)
-  if (address === null && prefix === null) return null
-  const matches = (subnetText: string, publicIp: string): boolean => {
+  const wanted = address ?? parseIpv6(text) ?? parsePrefix(text) ?? parseIpv6Prefix(text)
+  if (wanted === null) return null
+  const matches = ({ publicIp, subnet, ipv6Subnet = null }: Candidate): boolean => {
     if (publicIp === text) return true
-    const subnet = parsePrefix(subnetText)
-    if (subnet === null) return false
-    return address === null ? prefix !== null && samePrefix(prefix, subnet) : containsAddress(subnet, address)
+    const prefix = isIpv6(wanted) ? parseIpv6Prefix(ipv6Subnet ?? '') : parsePrefix(subnet)
+    if (prefix === null) return false
+    return typeof wanted === 'object' ? samePrefix(prefix, wanted) : containsAddress(prefix, wanted)
   }
   const own = view.status?.lease ?? null
-  if (own !== null && matches(own.subnet, own.publicIp)) return { kind: 'self', lease: own }
+  if (own !== null && matches(own)) return { kind: 'self', lease: own }
   for (const lease of view.peers) {
     const subnet = parsePrefix(lease.subnet)
-    if (subnet !== null && matches(lease.subnet, lease.publicIp)) return { kind: 'peer', lease, subnet }
+    if (subnet !== null && matches(lease)) return { kind: 'peer', lease, subnet }
   }
   for (const one of view.status?.leftOut ?? []) {
-    if (!matches(one.subnet, one.publicIp)) continue
+    if (!matches(one)) continue
     return { kind: 'left-out', subnet: one.subnet, publicIp: one.publicIp, why: `${one.reason}: ${one.detail}` }
   }
   const inNetwork = isInNetwork(view, address)
@@ -55,6 +68,12 @@ export function findTarget(word: string, view: NodeView, names: NodeNames = new 
 /** First address of the peer's subnet: its VTEP. */
 export function vtepAddress(subnet: Ipv4Prefix): string {
   return formatAddress(subnet.address)
+}
+
+/** The same of its IPv6 half, `null` without one. */
+export function ipv6VtepAddress({ ipv6Subnet }: Pick<LeaseStatus, 'ipv6Subnet'>): string | null {
+  const prefix = parseIpv6Prefix(ipv6Subnet ?? '')
+  return prefix === null ? null : formatAddress(prefix.address)
 }
 
 /** The address behind it: the bridge of its pods. */

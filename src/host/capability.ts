@@ -17,9 +17,14 @@ export function mayConfigureNetwork(status: string): boolean {
   return set === undefined || ((BigInt(`0x${set}`) >> CAP_NET_ADMIN) & 1n) === 1n
 }
 
+/** The same of this process. */
+export function isNetworkAdmin(): boolean {
+  return mayConfigureNetwork(readFileSync('/proc/self/status', 'latin1'))
+}
+
 /** @throws FlanneletteError `not-permitted` */
 export function requireNetworkAdmin(deviceName: string): void {
-  if (!mayConfigureNetwork(readFileSync('/proc/self/status', 'latin1'))) throw networkAdminMissing(deviceName)
+  if (!isNetworkAdmin()) throw networkAdminMissing(deviceName)
 }
 
 export function networkAdminMissing(deviceName: string): FlanneletteError {

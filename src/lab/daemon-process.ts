@@ -116,10 +116,11 @@ function notReady(lab: string, host: string, message: string): FlanneletteError 
 }
 
 /** What a daemon's log ends with, as a sentence; empty when there is none. */
-function lastLine(path: string): string {
+export function lastLine(path: string): string {
   try {
     const line = readFileSync(path, 'utf8').trimEnd().split('\n').at(-1) ?? ''
-    return line.startsWith('{') ? String((JSON.parse(line) as { readonly msg?: unknown }).msg) : line
+    if (line.startsWith('{')) return String((JSON.parse(line) as { readonly msg?: unknown }).msg)
+    return line.replace(/^flannelette: /, '') // this program says that of itself before all it says
   } catch {
     return ''
   }

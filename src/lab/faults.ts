@@ -130,6 +130,11 @@ export function withoutFaults(faults: readonly Fault[], what?: string): Fault[] 
   return faults.filter((fault) => fault.kind !== what && !hostsOf(fault).includes(what))
 }
 
+/** Whether a daemon of that host that does not run is to be started by healing `what`. */
+export function healsDaemonOf(host: string, what?: string): boolean {
+  return what === undefined || what === 'crash' || what === host
+}
+
 export function hostsOf(fault: Fault): readonly string[] {
   if (fault.kind === 'cut') return fault.hosts
   return fault.kind === 'crash' ? [fault.host] : []

@@ -8,7 +8,16 @@ import { attempt, type CommandOptions, type CommandResult } from '../host/comman
 import { loadRuleset } from '../host/nft.ts'
 import { buildLab, type Progress, type UpContext } from './build.ts'
 import { readStatus, startDaemon, waitReady } from './daemon-process.ts'
-import { addFault, checkFault, checkHealing, type Fault, faultRulesets, hostsOf, withoutFaults } from './faults.ts'
+import {
+  addFault,
+  checkFault,
+  checkHealing,
+  type Fault,
+  faultRulesets,
+  healsDaemonOf,
+  hostsOf,
+  withoutFaults,
+} from './faults.ts'
 import { type IperfOptions, type IperfResult, iperf } from './iperf.ts'
 import {
   claimLab,
@@ -186,16 +195,16 @@ export class Lab {
   }
 
   /**
-   * Takes faults away: of one kind (`loss`, `cut`, …), those that name a host, or all; starts killed daemons again and
-   * waits until they are ready.
+   * Takes faults away: of one kind (`loss`, `cut`, …), those that name a host, or all; starts daemons again that do not
+   * run, whoever ended them, and waits until they are ready.
    * @throws FlanneletteError `usage` for what is neither
    */
   async heal(what?: string): Promise<void> {
     if (what !== undefined) checkHealing(what, this.#state.hosts)
     const left = withoutFaults(this.#state.faults, what)
-    const healed = this.#state.faults.filter((fault) => !left.includes(fault))
     await this.#replaceFaults(left)
-    for (const fault of healed) if (fault.kind === 'crash') await this.restart(fault.host)
+    const dead = this.report().hosts.filter(({ alive }) => !alive)
+    for (const { name } of dead) if (healsDaemonOf(name, what)) await this.restart(name)
   }
 
   /** Starts a host's daemon (again) without waiting for it. */

@@ -161,7 +161,8 @@ export function checkLabName(name: string): void {
 /** @throws FlanneletteError `usage` unless it is a whole number in this range */
 export function checkCount(option: string, value: number, least: number, most: number): void {
   if (Number.isInteger(value) && value >= least && value <= most) return
-  throw usage(`${option} ${value} is out of range`, `use ${least} to ${most}`)
+  const problem = Number.isInteger(value) ? 'is out of range' : 'is no whole number'
+  throw usage(`${option} ${value} ${problem}`, `use ${least} to ${most}`)
 }
 
 function usage(message: string, remedy: string): FlanneletteError {

@@ -1,5 +1,5 @@
 // A lease: a node's claim on a subnet until it expires. In flannel's terms throughout.
-import { type Ipv4Prefix, type Ipv6Prefix, type Prefix, parseIpv6Prefix } from '../../dataplane/index.ts'
+import { formatPrefix, type Ipv4Prefix, type Ipv6Prefix, type Prefix, parseIpv6Prefix } from '../../dataplane/index.ts'
 
 /** What a node says of itself in its lease. Backend data is kept raw: each backend decodes its own. */
 export interface LeaseAttributes {
@@ -34,4 +34,9 @@ export function ipv6HalfOf({ ipv6Subnet }: Pick<Lease, 'ipv6Subnet'>): Ipv6Prefi
 export function halvesOf(lease: Pick<Lease, 'subnet' | 'ipv6Subnet'>): Prefix[] {
   const half = ipv6HalfOf(lease)
   return half === null ? [lease.subnet] : [lease.subnet, half]
+}
+
+/** `10.244.1.0/24 and fd00:1::/64` */
+export function subnetsInWords(lease: Pick<Lease, 'subnet' | 'ipv6Subnet'>): string {
+  return halvesOf(lease).map(formatPrefix).join(' and ')
 }

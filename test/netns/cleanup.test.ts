@@ -4,6 +4,8 @@ import { expect, test } from 'vitest'
 import { parsePrefix } from '../../dataplane/wire/prefix.ts'
 import { writeSubnetFile } from '../../src/config/subnet-file.ts'
 import { planCleanup, runCleanup, stepText } from '../../src/daemon/cleanup.ts'
+import { attempt } from '../../src/host/command.ts'
+import { mainProgram } from '../../src/lab/daemon-process.ts'
 import { ip, ownNamespace } from '../support/own-namespace.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
@@ -29,6 +31,15 @@ test('a subnet.env that the node has no memory of stays, and what others made is
   const plan = await planCleanup(host)
   expect(plan.steps).toEqual([])
   expect(plan.kept).toEqual([expect.stringContaining('subnet.env stays')])
+})
+
+test('without the right to see rules and devices nothing is claimed of them', async () => {
+  const words = [process.execPath, mainProgram(), 'cleanup', '--dry-run', '--state-dir', temporaryDirectory()]
+  const result = await attempt(['setpriv', '--reuid', '65534', '--clear-groups', ...words])
+  expect(result).toMatchObject({
+    exitCode: 5,
+    stderr: expect.stringMatching(/CAP_NET_ADMIN is missing; run it as root/),
+  })
 })
 
 test('a device of ours speaks for the subnet.env; a file of others keeps its directory', async () => {

@@ -2,8 +2,9 @@
 // of their own inside a host, as an operator runs them.
 import { readFileSync, rmSync } from 'node:fs'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { run } from '../../src/host/command.ts'
+import { attempt, run } from '../../src/host/command.ts'
 import { loadRuleset, replaceTable } from '../../src/host/nft.ts'
+import { mainProgram } from '../../src/lab/daemon-process.ts'
 import { hostFiles } from '../../src/lab/lab-state.ts'
 import { askInHost, verdictsOf } from '../support/ask-in-host.ts'
 import { eventually, killDaemon, labUnderTest } from '../support/lab-under-test.ts'
@@ -53,7 +54,7 @@ describe('doctor', () => {
     expect(exitCode).toBe(0)
   })
 
-  test('finds what was broken: forwarding, policy, MTU, route; and changes nothing', async () => {
+  test('finds what was broken: forwarding, policy, port, MTU, route; and changes nothing', async () => {
     const where = { namespace: lab().namespace('host1') }
     const shell = (line: string) => run(['bash', '-c', line], where)
     onTestFinished(async () => {
@@ -62,18 +63,26 @@ describe('doctor', () => {
       )
     })
     await shell(`sysctl -qw net.ipv4.ip_forward=0; ip link set eth0 mtu 1400; ip route add 10.244.77.0/24 dev eth0
-      nft 'add table inet test; add chain inet test forward { type filter hook forward priority 0; policy drop; }'`)
+      nft 'add table inet test; add chain inet test forward { type filter hook forward priority 0; policy drop; }'
+      nft 'add chain inet test in { type filter hook input priority 0; }; add rule inet test in udp dport 8472 counter drop'`)
     // The overlay has followed, and the bridge of the pods has not.
     await eventually(() => expect(lab().host('host1').status?.node?.mtu).toBe(1350))
     const state = () => shell('ip address; ip route; ip neigh | wc -l; nft list ruleset; sysctl net.ipv4.conf')
     const before = await state()
     const { exitCode, json } = await ask('host1', 'doctor')
-    expect(bad(json.findings)).toEqual(['mtu', 'network-route', 'ip-forward', 'forward-policy'])
+    expect(bad(json.findings)).toEqual(['mtu', 'firewall-port', 'network-route', 'ip-forward', 'forward-policy'])
     expect(exitCode).toBe(1)
     expect(await state()).toBe(before)
   })
 
-  test('a dead daemon: what is left is judged and bundled', async () => {
+  test('from another network namespace than the daemon nothing is said of its network', async () => {
+    const { stateDirectory, subnetFile } = hostFiles('ward', 'host1')
+    const words = ['doctor', '--state-dir', stateDirectory, '--subnet-file', subnetFile, '-o', 'json']
+    const { stdout } = await attempt([process.execPath, mainProgram(), ...words])
+    expect(bad(JSON.parse(stdout).findings)).toEqual(['network-namespace'])
+  })
+
+  test('a dead daemon: what is left is judged and bundled; healing starts it, whoever ended it', async () => {
     const archive = `${hostFiles('ward', 'host3').directory}/bundle.tar.gz`
     onTestFinished(() => rmSync(archive, { force: true }))
     await killDaemon(lab(), 'host3')
@@ -85,5 +94,8 @@ describe('doctor', () => {
     expect(log).toBe(readFileSync(hostFiles('ward', 'host3').log, 'utf8'))
     const { json: ladder } = await ask('host1', 'ping', 'host3', '-n', '1')
     expect(ladder.rungs[1].text).toContain('UDP port 8472 is refused')
+    expect(await ask('host3', 'status')).toMatchObject({ exitCode: 4, json: { daemon: 'dead' } })
+    await lab().heal('host3')
+    expect(await ask('host3', 'status')).toMatchObject({ exitCode: 0, json: { daemon: 'running' } })
   })
 })

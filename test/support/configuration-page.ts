@@ -153,7 +153,7 @@ export function configurationPage(): string {
     () => {},
     () => {},
   )
-  const status = statusCommand({ out: () => {}, exit: () => {} })
+  const status = statusCommand({ out: () => {}, exit: () => {}, tell: () => {} })
   const flags = [
     ...flagTables(run, 'flannelette'),
     RUN,

@@ -160,6 +160,9 @@ export function healthy(more: Partial<Facts> = {}): Facts {
     vxlan: 'present',
     mayConfigure: { seen: true, value: true },
     openFileLimit: { seen: true, value: 65536 },
+    elsewhere: false,
+    apiSocket: '/var/lib/flannelette/api.sock',
+    stateProblem: null,
     view: {
       stateDirectory: '/var/lib/flannelette',
       status: daemon,

@@ -6,6 +6,7 @@ import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import type { PeerView } from '../node-view.ts'
 import type { Check } from './check.ts'
+import { dropRemedy } from './drop-remedies.ts'
 
 const daemon: Check = {
   id: 'daemon',
@@ -26,22 +27,55 @@ const daemon: Check = {
       return [error(`the daemon ${left}; its last status is of ${status.since}`, remedy)]
     }
     if (status.state === 'ready') return [ok(`the daemon (pid ${status.pid}) is ready`)]
-    const why = status.store.why === '' ? '' : `: ${status.store.why}`
+    const why = reasonsOf(status)
     const remedy = 'see the other findings, then its log: journalctl -u flannelette'
     if (status.state === 'degraded') return [warning(`the daemon is degraded${why}`, remedy)]
     return [error(`the daemon is ${status.state}${why}`, remedy)]
   },
 }
 
+/** What the daemon itself gives as the reasons of its state, as the end of a sentence. */
+function reasonsOf({ health, store }: DaemonStatus): string {
+  const failed = (health?.checks ?? []).filter(({ ok }) => !ok).map(({ about }) => about)
+  // Why the store is away is told by the check of the store.
+  const notes = (health?.notes ?? []).map((text) => (text.startsWith('the store is away') ? 'the store is away' : text))
+  const reasons = [...failed, ...notes]
+  if (reasons.length === 0 && store.why !== '') reasons.push(store.why)
+  return reasons.length === 0 ? '' : `: ${reasons.join('; ')}`
+}
+
+const networkNamespace: Check = {
+  id: 'network-namespace',
+  group: 'daemon',
+  judge: ({ view, elsewhere }) => {
+    if (!view.alive) return []
+    if (!elsewhere) return [ok('doctor and daemon see the same network')]
+    const pid = view.status?.pid ?? 'PID'
+    const message = `the daemon (pid ${pid}) lives in another network namespace: its devices, routes and firewall are out of sight`
+    return [error(message, `nsenter -t ${pid} -n flannelette doctor --state-dir ${view.stateDirectory}`)]
+  },
+}
+
 const apiSocket: Check = {
   id: 'api-socket',
   group: 'daemon',
-  judge: ({ view, apiAnswers }) => {
+  judge: ({ view, apiSocket: path, apiAnswers }) => {
     if (!view.alive) return []
     if (!apiAnswers.seen) return [unseen(`the daemon's local socket: ${apiAnswers.why}`)]
     if (apiAnswers.value) return [ok('the daemon answers on its local socket')]
-    const message = `the daemon does not answer on ${view.stateDirectory}/api.sock`
+    const message = `the daemon does not answer on ${path}`
     return [warning(message, 'if it starts still, wait; else it hangs: restart it and keep its log')]
+  },
+}
+
+const stateDirectory: Check = {
+  id: 'state-directory',
+  group: 'daemon',
+  judge: ({ view, stateProblem }) => {
+    const { stateDirectory: path } = view
+    if (stateProblem === null) return view.status === null ? [] : [ok(`${path} can be written to`)]
+    const message = `${path}: ${stateProblem}: the node cannot remember its lease, and status.json is an old one`
+    return [error(message, `make room, or name another --state-dir: df -h ${path}; df -i ${path}; findmnt -T ${path}`)]
   },
 }
 
@@ -69,12 +103,12 @@ const drops: Check = {
     }
     return grown.map(({ what, reason, packets, more }) => {
       const message = `packets are being dropped: ${what}, ${more} in the last second, ${packets} in all`
-      return warning(message, `docs/troubleshooting.md#${reason} says why`)
+      return warning(message, dropRemedy(reason))
     })
   },
 }
 
-/** Packets that went out before silence means something, and how long it has to last, milliseconds. */
+/** Packets that went out before silence means something that the daemon did not see as one, and how long it has to last, milliseconds. */
 const ENOUGH_SENT = 100
 const SILENCE_MS = 30_000
 
@@ -94,14 +128,15 @@ const silence: Check = {
     }
     return silent.map((peer) => {
       const since = peer.traffic?.lastReceived ?? 'it is known'
-      const message = `${peer.traffic?.sentPackets} packets went to ${peer.publicIp} (${peer.subnet}) and none has come back since ${since}`
+      const message = `packets go to ${peer.publicIp} (${peer.subnet}, ${peer.traffic?.sentPackets} so far) and none has come back since ${since}`
       return warning(message, silenceAdvice(status.node, peer))
     })
   },
 }
 
-/** Sending, and nothing comes back. */
-function isSilent({ traffic }: PeerView): boolean {
+/** Sending, and nothing comes back: as `status` says, or in the long run. */
+function isSilent({ traffic, state }: PeerView): boolean {
+  if (state === 'no-answer') return true
   if (traffic == null || traffic.lastSent === null || traffic.sentPackets <= ENOUGH_SENT) return false
   if (traffic.lastReceived === null) return true
   return Date.parse(traffic.lastSent) - Date.parse(traffic.lastReceived) > SILENCE_MS
@@ -111,7 +146,7 @@ function isSilent({ traffic }: PeerView): boolean {
 export function silenceAdvice(node: DaemonStatus['node'], { publicIp: peer } = { publicIp: 'PEER' }): string {
   const port = node?.port ?? 8472
   return [
-    `firewall: on ${peer} tcpdump -ni any udp port ${port} sees nothing`,
+    `firewall: on ${peer} tcpdump -ni any udp port ${port} sees nothing (one on the way), or flannelette doctor there names the rule (its own)`,
     `hypervisor that takes UDP ${port} for its own VXLAN: plain bytes (echo x | nc -u ${peer} ${port}) arrive there, VXLAN does not; choose another Backend.Port`,
     `another port or VNI there: flannelette doctor on ${peer}`,
     `MTU: flannelette ping ${peer}`,
@@ -215,4 +250,14 @@ function doubles(pairs: readonly (readonly [string | null, string])[]): [string,
   return [...byKey].filter(([, values]) => new Set(values).size > 1)
 }
 
-export const DAEMON_CHECKS: readonly Check[] = [daemon, apiSocket, drops, silence, peers, offenders, duplicateIdentity]
+export const DAEMON_CHECKS: readonly Check[] = [
+  daemon,
+  networkNamespace,
+  apiSocket,
+  stateDirectory,
+  drops,
+  silence,
+  peers,
+  offenders,
+  duplicateIdentity,
+]

@@ -14,6 +14,7 @@ import { judgeOverlayDevice } from '../../host/overlay-link.ts'
 import { overlayName } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import { forwards } from '../firewall-chains.ts'
+import type { NodeView } from '../node-view.ts'
 import type { Check } from './check.ts'
 
 const overlayDevice: Check = {
@@ -83,7 +84,7 @@ const networkRoute: Check = {
       const message = `the route of ${node.network} into ${deviceName} is missing`
       found.push(error(message, 'the daemon puts it back within seconds; who deletes it? ip monitor route'))
     }
-    found.push(...insideRoutes(routes.value, network, deviceName, view.status?.lease?.subnet))
+    found.push(...insideRoutes(routes.value, network, deviceName, view))
     return found.length === 0 ? [ok(`${node.network} leads into ${deviceName}`)] : found
   },
 }
@@ -95,21 +96,28 @@ function hasNetworkRoute(routes: readonly RouteInfo[], network: Ipv4Prefix, devi
   })
 }
 
-/** Routes of others that take parts of the pod network away from the tunnel. */
+/** Routes of others that take parts of the pod network away from the tunnel: grave where a peer's pods are. */
 function insideRoutes(
   routes: readonly RouteInfo[],
   network: Ipv4Prefix,
   device: string,
-  subnet: string | undefined,
+  { status, peers }: NodeView,
 ): Remark[] {
-  const own = parsePrefix(subnet ?? '')
-  return routes.flatMap(({ dst, dev, gateway }) => {
+  const own = parsePrefix(status?.lease?.subnet ?? '')
+  return routes.flatMap(({ dst, dev, gateway, type }) => {
     const prefix = parseDestination(dst)
-    if (prefix === null || dev === undefined || dev === device || samePrefix(prefix, network)) return []
+    if (prefix === null || dev === device || samePrefix(prefix, network)) return []
     if (!containsPrefix(network, prefix) || (own !== null && overlaps(own, prefix))) return []
     const via = gateway === undefined ? '' : ` via ${gateway}`
-    const message = `${formatPrefix(prefix)} of the pod network leads${via} to ${dev}, not into ${device}`
-    return [warning(message, `who made it? a container network? ip route show ${dst}; take another range there`)]
+    const whither = dev === undefined ? `nowhere (${type ?? 'no device'})` : `${via} to ${dev}`.trim()
+    const message = `${formatPrefix(prefix)} of the pod network leads ${whither}, not into ${device}`
+    const remedy = `who made it? a container network? ip route show ${dst}; take another range there`
+    const hit = peers.filter(({ subnet }) => {
+      const taken = parsePrefix(subnet)
+      return taken !== null && overlaps(taken, prefix)
+    })
+    if (hit.length === 0) return [warning(message, remedy)]
+    return [error(`${message}: pods of ${hit.map(({ publicIp }) => publicIp).join(', ')} are not reached`, remedy)]
   })
 }
 
@@ -188,8 +196,9 @@ const NO_NETWORK: Ipv4Prefix = { address: 0, length: 0 }
 const bridgeNetfilter: Check = {
   id: 'br-netfilter',
   group: 'host',
-  judge: ({ settings, cniConfigs }) => {
+  judge: ({ settings, cniConfigs, elsewhere }) => {
     const value = settings.get('net/bridge/bridge-nf-call-iptables')
+    if (elsewhere) return [unseen('bridge-nf-call-iptables: the daemon lives in another network namespace')]
     if (value === '1') return [ok('bridged packets pass iptables (br_netfilter)')]
     const what =
       value === undefined ? 'the module br_netfilter is not loaded' : 'net.bridge.bridge-nf-call-iptables is 0'

@@ -1,10 +1,11 @@
 // Checks of what the cluster knows of this node: store, own lease, and subnet.env that is derived from it.
 import { containsPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../../dataplane/index.ts'
 import { parseSubnetFile } from '../../config/subnet-file.ts'
+import { optionOf } from '../../daemon/daemon-words.ts'
+import { awayInWords } from '../../daemon/status-line.ts'
 import { formatSpan } from '../../time-span.ts'
 import type { Facts } from '../facts.ts'
 import { error, ok, type Remark, unseen, warning } from '../finding.ts'
-import { optionOf } from '../program-output.ts'
 import type { Check } from './check.ts'
 
 const store: Check = {
@@ -12,10 +13,10 @@ const store: Check = {
   group: 'lease',
   judge: ({ view }) => {
     if (view.status === null || !view.alive) return []
-    const { name, reachable, why } = view.status.store
-    if (reachable) return [ok(`the store ${name} answers`)]
-    const goesOn = view.status.lease === null ? 'the start waits for it' : 'forwarding goes on with the last leases'
-    const message = `the store ${name} does not answer${why === '' ? '' : `: ${why}`}; ${goesOn}`
+    const { store, lease: own } = view.status
+    if (store.reachable) return [ok(`the store ${store.name} answers`)]
+    const goesOn = own === null ? 'the start waits for it' : 'forwarding goes on with the last leases'
+    const message = `the store ${awayInWords(store)}; ${goesOn}`
     return [warning(message, 'start it or open the way to it; the daemon finds it by itself')]
   },
 }

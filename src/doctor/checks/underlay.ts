@@ -3,7 +3,7 @@ import { formatIpv4 } from '../../../dataplane/index.ts'
 import { chooseUnderlay } from '../../host/underlay-interface.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
-import { admitsPort } from '../firewall-chains.ts'
+import { admitsPort, dropsPort } from '../firewall-chains.ts'
 import { overheadOf } from '../place.ts'
 import type { Check } from './check.ts'
 
@@ -162,10 +162,22 @@ const firewallPort: Check = {
     if (!firewall.seen) return [unseen(`firewall: ${firewall.why}`)]
     const closed = firewall.value.filter((chain) => chain.hook === 'input' && !admitsPort(chain, wanted))
     const peers = peersText(facts)
+    const addresses = facts.view.peers.map(({ publicIp }) => publicIp)
+    const dropping = firewall.value.filter((chain) => chain.hook !== 'forward' && dropsPort(chain, wanted, addresses))
+    if (dropping.length > 0) return dropping.map(({ name }) => portDropped(name, wanted))
     if (closed.length === 0) return [ok(`the firewall lets UDP ${wanted} in; needed from ${peers}`)]
     const message = `${closed.map(({ name }) => name).join(', ')} drops by default and no rule names UDP port ${wanted}`
     return [warning(message, `iptables -I INPUT -p udp --dport ${wanted} -j ACCEPT, or by name for ${peers}`)]
   },
+}
+
+function portDropped(chain: string, port: number): Remark {
+  const [program, family, ...rest] = chain.split(' ')
+  const see = program === 'nft' ? `nft -a list chain ${family} ${rest.join(' ')}` : `iptables -S ${family}`
+  return error(
+    `${chain} has a rule that drops the tunnel (UDP port ${port})`,
+    `${see} shows it; delete it, or accept peers before it`,
+  )
 }
 
 function peersText({ view }: Facts): string {

@@ -101,7 +101,7 @@ test.each([
   [['ping', 'host9'], /"host9" is no address of a node; give a public address/],
   [['ping', '192.0.2.2', '--timeout', '30'], /--timeout.*a duration is wanted/],
   [['ping', '192.0.2.2', '--timeout', '25h'], /at most 24h/],
-  [['ping', '192.0.2.2', '-n', 'x'], /--count NaN is out of range/],
+  [['ping', '192.0.2.2', '-n', 'x'], /--count NaN is no whole number/],
   [['doctor', '--peer'], /unknown option '--peer'.*--peers/],
 ])('wrong usage is exit code 2: %j', async (argv, line) => {
   const said: string[] = []

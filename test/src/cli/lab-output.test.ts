@@ -100,9 +100,13 @@ test('datagrams that the receiver was too slow for are told from those lost on t
 })
 
 describe('the status of a lab', () => {
-  const host = (name: string, counters: Record<string, number>) => {
-    const place = { name, dataplane: 'userspace', underlayAddress: '192.168.56.11', subnet: '10.244.1.0/24' }
-    return { ...place, alive: true, status: { state: 'ready', peers: [], counters } } as never
+  const host = (name: string, counters: Record<string, number>, dataplane = 'userspace') => {
+    const place = { name, dataplane, underlayAddress: '192.168.56.11', subnet: '10.244.1.0/24' }
+    const driver = dataplane === 'kernel' ? 'kernel' : 'plain'
+    return {
+      ...place,
+      ...{ alive: true, daemonPid: 7, status: { state: 'ready', dataplane, driver, peers: [], counters } },
+    } as never
   }
   const text = (...hosts: never[]) =>
     statusText({ name: 'lab', options: LAB_DEFAULTS, hosts, pods: [], faults: [] }, PLAIN)
@@ -116,6 +120,15 @@ describe('the status of a lab', () => {
       '12       host2  inbound   vni-unknown',
       '2        host1  outbound  no-route',
       '',
+    ])
+  })
+
+  test('names the driver, and no number where nobody counts drops', () => {
+    const lines = text(host('host1', { 'inbound.lost.rx-queue-full': 3 }), host('host2', {}, 'kernel')).split('\n')
+    expect(lines.slice(0, 3).map((line) => line.split(/ {2,}/))).toEqual([
+      ['HOST', 'DATAPLANE', 'DRIVER', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
+      ['host1', 'userspace', 'plain', '✓ ready, pid 7', '192.168.56.11', '10.244.1.0/24', '0', '3'],
+      ['host2', 'kernel', '-', '✓ ready, pid 7', '192.168.56.11', '10.244.1.0/24', '0', '-'],
     ])
   })
 

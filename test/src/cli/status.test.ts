@@ -1,4 +1,6 @@
 // `flannelette status`: what it says, in which form, and with which exit code.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
@@ -21,6 +23,7 @@ const textOf = (status: DaemonStatus, wide = false) => statusText(live(status), 
 /** Runs the command against a state directory. */
 async function run(stateDirectory: string, ...words: string[]) {
   let out = ''
+  let told = ''
   let code: number | undefined
   const command = statusCommand({
     out: (text) => {
@@ -29,9 +32,12 @@ async function run(stateDirectory: string, ...words: string[]) {
     exit: (given) => {
       code = given
     },
+    tell: (text) => {
+      told += text
+    },
   }).exitOverride()
   await command.parseAsync(['--state-dir', stateDirectory, ...words], { from: 'user' })
-  return { out, code }
+  return { out, code, told }
 }
 
 /** A daemon that answers with what `current` gives, and the state directory that it is in. */
@@ -42,6 +48,26 @@ async function daemonWith(current: () => DaemonStatus): Promise<string> {
   onTestFinished(() => server.stop())
   return directory
 }
+
+describe('where the daemon is found', () => {
+  test('is told to the command that comes next, when it is not the usual place', async () => {
+    const directory = await daemonWith(() => HEALTHY)
+    expect((await run(directory)).out).toContain(`next: flannelette ping 192.0.2.2 --state-dir ${directory}\n`)
+  })
+
+  test('on the socket that it was told to make, when nothing is said', async () => {
+    const [directory, elsewhere] = [temporaryDirectory(), join(temporaryDirectory(), 'other.sock')]
+    const argv = ['-e', 'console.log(); setInterval(() => {}, 1000)', 'run', `--api-socket=${elsewhere}`]
+    const child = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'ignore'] })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    await once(child.stdout, 'data')
+    writeFileSync(join(directory, 'status.json'), JSON.stringify({ ...HEALTHY, pid: child.pid, state: 'degraded' }))
+    const server = new ApiServer({ path: elsewhere, traceable: null, status: () => HEALTHY })
+    await server.start()
+    onTestFinished(() => server.stop())
+    expect(await run(directory)).toMatchObject({ code: 0, out: expect.stringContaining('192.0.2.1 ready') })
+  })
+})
 
 describe('one screen', () => {
   test('tells a node that is well in few words', () => {
@@ -172,8 +198,12 @@ describe('the command', () => {
 
   test('gives up at the time limit with 3, with a daemon or without', async () => {
     const place = await daemonWith(() => HEALTHY)
-    expect(await run(place, '--wait', '--for', 'peers=2', '--timeout', '150ms')).toMatchObject({ code: 3 })
-    expect(await run(temporaryDirectory(), '--wait', '--timeout', '1ms')).toEqual({ code: 3, out: '' })
+    expect(await run(place, '--wait', '--for', 'peers=2', '--timeout', '150ms')).toMatchObject({
+      ...{ code: 3, told: 'not 2 peers within 0.15 s\n' },
+    })
+    const without = await run(temporaryDirectory(), '--wait', '--timeout', '1ms')
+    expect(without).toMatchObject({ code: 3, out: '' })
+    expect(without.told).toMatch(/^not ready within 0\.001 s: no daemon answers at .*api\.sock; start it/)
   })
 
   test('peers that are not programmed are none to wait for', async () => {

@@ -69,7 +69,8 @@ describe('precedence', () => {
 
 describe('a value that will not do names who said it', () => {
   test.each<[string, Environment, RegExp]>([
-    ['a number', { FLANNELD_HEALTHZ_PORT: 'x' }, /^FLANNELD_HEALTHZ_PORT=x is out of range$/],
+    ['a number', { FLANNELD_HEALTHZ_PORT: 'x' }, /^FLANNELD_HEALTHZ_PORT=x is no whole number$/],
+    ['a fraction', { FLANNELLETTE_WORKERS: '1.5' }, /^FLANNELLETTE_WORKERS=1\.5 is no whole number$/],
     ['a number too large', { FLANNELLETTE_WORKERS: '17' }, /^FLANNELLETTE_WORKERS=17 is out of range$/],
     ['a truth', { FLANNELD_IP_MASQ: 'yes' }, /^FLANNELD_IP_MASQ=yes is neither true nor false$/],
     ['a choice', { FLANNELLETTE_DRIVER: 'xdp' }, /^FLANNELLETTE_DRIVER=xdp is no choice$/],

@@ -268,6 +268,8 @@ describe('a start with IPv6', () => {
     expect(host.env()).toContain('FLANNEL_IPV6_NETWORK=fd00:10:244::/48\n')
     expect(host.env()).toContain(`FLANNEL_IPV6_SUBNET=${lease?.ipv6Subnet?.replace('::/64', '::1/64')}\n`)
     expect(agent.state).toBe('ready')
+    const both = `${formatPrefix(lease!.subnet)} and ${lease?.ipv6Subnet}`
+    expect(host.log.of('lease-acquired').map(({ message }) => message)).toEqual([`lease ${both} is ours`])
   })
 
   test('has the same half again after a restart, from the state directory though the lease is gone', async () => {

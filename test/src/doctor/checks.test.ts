@@ -1,7 +1,9 @@
 // Doctor's judgements, each on a host where one thing is wrong. What a healthy host looks like is in the support file.
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
+import { DROP_REASON_NAMES } from '../../../dataplane/index.ts'
 import { CHECKS, examine } from '../../../src/doctor/checks/all.ts'
+import { dropRemedy } from '../../../src/doctor/checks/drop-remedies.ts'
 import type { Facts } from '../../../src/doctor/facts.ts'
 import {
   healthy,
@@ -103,9 +105,24 @@ const DAEMON: readonly Row[] = [
   ['daemon', 'no status', neverRun(), 'warning', /no daemon has left a status/],
   ['daemon', 'gone', withoutDaemon(), 'error', /is gone; its last status is of 2026/],
   ['daemon', 'degraded', withStatus({ state: 'degraded' }), 'warning', /is degraded/],
+  [
+    'daemon',
+    'degraded, with the reasons that it gives',
+    withStatus({
+      state: 'degraded',
+      health: {
+        ...{ live: true, ready: false, notes: ['no masquerading'] },
+        checks: [{ name: 'device', ok: false, about: 'the underlay address is gone' }],
+      },
+    }),
+    'warning',
+    /is degraded: the underlay address is gone; no masquerading$/,
+  ],
   ['daemon', 'lost', withStatus({ state: 'lost' }), 'error', /is lost/],
   ['api-socket', 'silent', healthy({ apiAnswers: { seen: true, value: false } }), 'warning', /does not answer/],
   ['api-socket', 'not for users', healthy({ apiAnswers: unseen }), 'unseen', /not permitted/],
+  ['network-namespace', 'another one', healthy({ elsewhere: true }), 'error', /pid 4711\) lives in another network/],
+  ['state-directory', 'full', healthy({ stateProblem: 'its disk is full' }), 'error', /its disk is full: .* remember/],
   ['drops', 'growing', later('inbound.dropped.unknown-peer', 3, 9), 'warning', /unknown-peer, 6 in .* 9 in all/],
   ['drops', 'of the past', later('inbound.dropped.unknown-peer', 3, 3), 'note', /3 packets were dropped earlier/],
   ['drops', 'not counted', withStatus({ counters: {} }), 'unseen', /does not count/],
@@ -118,7 +135,7 @@ const DAEMON: readonly Row[] = [
     'one peer',
     withPeers(peer(2), peer(3, { traffic: traffic(101, null) })),
     'warning',
-    /101 packets .* 192\.0\.2\.3/,
+    /packets go to 192\.0\.2\.3 .* 101 so far/,
   ],
   [
     'silence',
@@ -127,6 +144,7 @@ const DAEMON: readonly Row[] = [
     'warning',
     /since 2026-03-01T11:59:29Z/,
   ],
+  ['silence', 'as the daemon sees it', withPeers(peer(3, { state: 'no-answer' })), 'warning', /192\.0\.2\.3/],
   ['silence', 'not for long', withPeers(peer(3, { traffic: traffic(900, '2026-03-01T11:59:31Z') })), 'ok', /come in/],
   ['silence', 'hardly anything sent', withPeers(peer(3, { traffic: traffic(100, null) })), 'ok', /come in/],
   ['silence', 'all of them', withStatus({ counters: crossed(200, 0) }), 'warning', /200 packets/],
@@ -239,6 +257,17 @@ describe('doctor as a whole', () => {
     const anchors = [...page.matchAll(/<a id="doctor-([\w-]+)">/g)].map(([, id]) => id)
     expect(anchors.sort()).toEqual([...CHECKS.map(({ id }) => id), 'peer-matrix'].sort())
     for (const finding of examine(healthy())) expect(page).toContain(`<a id="${finding.docs.split('#')[1]}">`)
+  })
+
+  test('each reason of drops leads to its row in the docs, those with a cause outside the daemon also to what to do', () => {
+    const page = readFileSync('docs/troubleshooting.md', 'utf8')
+    for (const reason of DROP_REASON_NAMES) {
+      const anchor = /docs\/troubleshooting\.md#([\w-]+) says what it means$/.exec(dropRemedy(reason))?.[1]
+      expect(page).toContain(`<a id="${anchor}">`)
+    }
+    expect(dropRemedy('inner-destination-mac')).toMatch(
+      /^peers know another MAC of this node: .*restart the daemon; docs/,
+    )
   })
 
   test('each cause of silence comes with a test to tell it apart (firewall, hypervisor, port, MTU)', () => {

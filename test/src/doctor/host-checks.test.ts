@@ -109,6 +109,20 @@ const UNDERLAY: readonly Row[] = [
     'ok',
     /UDP 8472 in; needed from 192\.0\.2\.2, 192\.0\.2\.3/,
   ],
+  [
+    'firewall-port',
+    'dropped by a rule',
+    healthy(iptables('-P INPUT ACCEPT', '-A INPUT -p udp -m udp --dport 8472 -j DROP')),
+    'error',
+    /iptables INPUT has a rule that drops the tunnel \(UDP port 8472\)/,
+  ],
+  [
+    'firewall-port',
+    'a peer shut out',
+    healthy(iptables('-P INPUT ACCEPT', '-A INPUT -s 192.0.2.3/32 -j REJECT --reject-with icmp-port-unreachable')),
+    'error',
+    /drops the tunnel/,
+  ],
   ['firewall-port', 'not seen', healthy({ firewall: unseen }), 'unseen', /not permitted/],
 ]
 
@@ -147,6 +161,20 @@ const HOST: readonly Row[] = [
     healthy({ routes: routes({ dst: '10.244.7.0/24', dev: 'br-1' }) }),
     'warning',
     /10\.244\.7\.0\/24 of the pod network leads to br-1/,
+  ],
+  [
+    'network-route',
+    "a peer's part to others",
+    healthy({ routes: routes({ dst: '10.244.3.0/24', gateway: '192.0.2.2', dev: 'eth0' }) }),
+    'error',
+    /10\.244\.3\.0\/24 .* leads via 192\.0\.2\.2 to eth0, not into flannel\.1: pods of 192\.0\.2\.3 are not reached/,
+  ],
+  [
+    'network-route',
+    "a peer's part nowhere",
+    healthy({ routes: routes({ dst: '10.244.3.0/24', type: 'blackhole' }) }),
+    'error',
+    /leads nowhere \(blackhole\)/,
   ],
   ['network-route', 'over the underlay', withNode({ network: '192.0.0.0/16' }), 'error', /own address/],
   [

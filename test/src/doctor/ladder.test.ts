@@ -16,6 +16,7 @@ const PLACE: LadderPlace = {
   overlayMtuBytes: 1450,
   overheadBytes: 50,
   port: 8472,
+  ipv6: false,
 }
 
 interface Network {
@@ -27,11 +28,20 @@ interface Network {
   readonly refusal?: string
   /** Answers to each series of echoes. */
   readonly received?: number
+  /** By which this host sends into the tunnel. */
+  readonly device?: string | null
 }
 
 const ALL = ['192.0.2.2', '10.244.2.0', '10.244.2.1']
 
-function tools({ answers, limits = {}, refused = false, refusal = '', received }: Network): LadderTools {
+function tools({
+  answers,
+  limits = {},
+  refused = false,
+  refusal = '',
+  received,
+  device = 'flannel.1',
+}: Network): LadderTools {
   return {
     echo: async (address, { count, packetBytes = 84, dontFragment = false }): Promise<EchoResult> => {
       const tooBig = dontFragment && packetBytes > (limits[address] ?? 65535)
@@ -45,6 +55,7 @@ function tools({ answers, limits = {}, refused = false, refusal = '', received }
       }
     },
     askUdpPort: async () => (refused ? 'refused' : 'silent'),
+    deviceTo: async () => device,
     now: () => NOW,
   }
 }
@@ -89,6 +100,20 @@ describe('the ladder', () => {
       /firewall or a hypervisor/,
     ],
     [
+      'a route leads past the tunnel',
+      { answers: ALL.slice(0, 1), device: 'eth0' },
+      'good good bad skipped skipped',
+      'vtep',
+      /a route takes it to eth0, not into flannel\.1: ip route get 10\.244\.2\.0/,
+    ],
+    [
+      'no route at all',
+      { answers: ALL.slice(0, 1), device: null },
+      'good good bad skipped skipped',
+      'vtep',
+      /no route to 10\.244\.2\.0/,
+    ],
+    [
       'nobody listens',
       { answers: ALL.slice(0, 1), refused: true },
       'good bad bad skipped skipped',
@@ -100,7 +125,7 @@ describe('the ladder', () => {
       { answers: [], refusal: 'Destination Host Unreachable from 192.0.2.9' },
       'good bad bad skipped skipped',
       'underlay',
-      /ip route get/,
+      /^is it up\? ip neigh show to 192\.0\.2\.2; ip route get/,
     ],
     [
       'the bridge is missing',
@@ -162,11 +187,24 @@ describe('the first rung', () => {
       'bad',
       /no lease covers it; nearest: 10\.244\.3\.0\/24 of 192\.0\.2\.3/,
     ],
+    [
+      'known from a daemon that hangs',
+      '192.0.2.2',
+      { ...healthy().view, answers: false },
+      'warning',
+      /the daemon runs, but does not answer/,
+    ],
     ['a host without a lease', '192.0.2.77', healthy().view, 'bad', /no lease covers it/],
     ['unknown, as all are', '192.0.2.2', neverRun().view, 'bad', /nothing is known of any peer/],
   ] as const)('a lease that is %s', async (_, word, view, verdict, text) => {
     const [store] = await ladder({ answers: ALL }, word, view)
     expect(store).toMatchObject({ name: 'store', verdict, text: expect.stringMatching(text) })
+  })
+
+  test('a rung that is not tried says why', async () => {
+    const skipped = async (word: string) => (await ladder({ answers: ALL }, word)).at(-1)?.text
+    expect(await skipped('10.244.1.7')).toBe('this node itself')
+    expect(await skipped('192.0.2.77')).toBe('no lease')
   })
 
   test('a node is found by public address, subnet, any address in it, and by name', () => {
@@ -175,8 +213,39 @@ describe('the first rung', () => {
     for (const word of ['192.0.2.2', '10.244.2.0/24', '10.244.2.99', 'host2']) {
       expect(findTarget(word, view, names)).toMatchObject({ kind: 'peer', lease: { publicIp: '192.0.2.2' } })
     }
+    const dual = withPeers6()
+    for (const word of ['fd00:0:0:2::/64', 'fd00:0:0:2::17']) {
+      expect(findTarget(word, dual)).toMatchObject({ kind: 'peer', lease: { publicIp: '192.0.2.2' } })
+    }
+    expect(findTarget('fd00:0:0:9::1', dual)).toMatchObject({ kind: 'unknown' })
     expect(findTarget('host3', view, names)).toBeNull()
     expect(findTarget('10.244.2.0/25', view)).toMatchObject({ kind: 'unknown' })
+  })
+})
+
+const withPeers6 = (): NodeView => {
+  const peers = [peer(2, { ipv6Subnet: 'fd00:0:0:2::/64' })]
+  return withStatus({ peers: peers as never }).view
+}
+
+describe('with IPv6 on both ends', () => {
+  const climbed = (answers: readonly string[], place = { ...PLACE, ipv6: true }) =>
+    ladder({ answers, limits: { '10.244.2.0': 1450, '192.0.2.2': 1500 } }, '192.0.2.2', withPeers6(), place)
+
+  test('the IPv6 half of the VTEP is a rung of its own', async () => {
+    const rungs = await climbed([...ALL, 'fd00:0:0:2::'])
+    expect(verdicts(rungs)).toBe('good good good good good good')
+    expect(rungOf(rungs, 'vtep-ipv6').text).toBe('ICMP fd00:0:0:2:: through the tunnel: answers')
+  })
+
+  test('silence there is a failure that leaves the others their verdicts', async () => {
+    const rungs = await climbed(ALL)
+    expect(verdicts(rungs)).toBe('good good good bad good good')
+    expect(rungOf(rungs, 'vtep-ipv6').next).toMatch(/IPv4 passes, so look at IPv6 on 192\.0\.2\.2/)
+  })
+
+  test('a node without IPv6 does not ask', async () => {
+    expect((await climbed(ALL, PLACE)).map(({ name }) => name)).not.toContain('vtep-ipv6')
   })
 })
 
@@ -188,6 +257,14 @@ describe('sizes', () => {
     ['cut on the way', PLACE, ruler(1450), ruler(1400, 1400), 'warning', /passes 1400 of 1500: large packets are cut/],
     ['not proven below', PLACE, ruler(1450), null, 'good', /underlay not proven/],
     ['a limit that a router names', PLACE, ruler(1350, 1350), ruler(1400), 'bad', /are refused \(limit named: 1350\)/],
+    [
+      'an MTU that never fitted, and large packets are lost',
+      { ...PLACE, underlayMtuBytes: 1400 },
+      ruler(1350),
+      ruler(1400),
+      'bad',
+      /expected 1450 \(1450 \+ 50 is more than the underlay's 1400\)$/,
+    ],
     ['nothing large', PLACE, ruler(null), null, 'bad', /nothing large passes, 576 to 1450 vanish/],
     [
       'an MTU that does not fit',

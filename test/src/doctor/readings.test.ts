@@ -1,8 +1,9 @@
 // What doctor and ping read: firewall listings, outputs of programs, ping's words.
 import { describe, expect, test } from 'vitest'
 import { parsePrefix } from '../../../dataplane/index.ts'
-import { admitsPort, chainsOfIptables, chainsOfNft, forwards } from '../../../src/doctor/firewall-chains.ts'
-import { optionOf, parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
+import { optionOf } from '../../../src/daemon/daemon-words.ts'
+import { admitsPort, chainsOfIptables, chainsOfNft, dropsPort, forwards } from '../../../src/doctor/firewall-chains.ts'
+import { parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
 import { parseEcho } from '../../../src/host/echo.ts'
 
 const NETWORK = parsePrefix('10.244.0.0/16')!
@@ -33,6 +34,29 @@ describe('iptables', () => {
     ['a chain that is empty', ['-N FLANNEL-FWD', '-A FORWARD -j FLANNEL-FWD']],
   ])('does not count: %s', (_, rules) => {
     expect(forward(...rules)).toBe(false)
+  })
+})
+
+describe('a port is dropped', () => {
+  const PEERS = ['192.0.2.2', '192.0.2.3']
+  const dropped = (...rules: string[]) => {
+    const chains = chainsOfIptables(['-P INPUT ACCEPT', '-P OUTPUT ACCEPT', ...rules].join('\n'))
+    return chains.filter((chain) => dropsPort(chain, 8472, PEERS)).map(({ name }) => name)
+  }
+  const DROP = '-A INPUT -p udp -m udp --dport 8472 -j DROP'
+
+  test('by a rule that names it, in either direction, or names a peer', () => {
+    expect(dropped(DROP)).toEqual(['iptables INPUT'])
+    expect(dropped('-A OUTPUT -p udp -m udp --dport 8472 -j REJECT')).toEqual(['iptables OUTPUT'])
+    expect(dropped('-A INPUT -s 192.0.2.3/32 -j DROP')).toEqual(['iptables INPUT'])
+  })
+
+  test('not when peers are accepted or spared before, or something else is meant', () => {
+    expect(dropped('-A INPUT -s 192.0.2.0/24 -p udp -m udp --dport 8472 -j ACCEPT', DROP)).toEqual([])
+    expect(dropped('-A INPUT ! -s 192.0.2.0/24 -p udp -m udp --dport 8472 -j DROP')).toEqual([])
+    expect(dropped('-A INPUT -m set ! --match-set nodes src -p udp --dport 8472 -j DROP')).toEqual([])
+    expect(dropped('-A INPUT -s 192.0.2.3/32 -p tcp --dport 22 -j DROP')).toEqual([])
+    expect(dropped('-A INPUT -p udp -m udp --dport 4789 -j DROP')).toEqual([])
   })
 })
 
@@ -67,6 +91,13 @@ describe('nftables', () => {
     const port = { match: { op: '==', left: { payload: { protocol: 'udp', field: 'dport' } }, right: 8472 } }
     const [open] = read(chain('input', 'drop'), rule('input', port, accept))
     expect([8472, 847, 4789].map((number) => admitsPort(open!, number))).toEqual([true, false, false])
+  })
+
+  test('finds a port that is dropped, wherever packets pass', () => {
+    const port = { match: { op: '==', left: { payload: { protocol: 'udp', field: 'dport' } }, right: 8472 } }
+    const chains = read(chain('prerouting', 'accept'), rule('prerouting', port, { drop: null }))
+    expect(chains.map((one) => dropsPort(one, 8472, []))).toEqual([true])
+    expect(chains.map((one) => dropsPort(one, 4789, []))).toEqual([false])
   })
 
   test('leaves to iptables what is its own, and bridges alone', () => {

@@ -7,6 +7,7 @@ import {
   describeFault,
   type Fault,
   faultRulesets,
+  healsDaemonOf,
   parsePercent,
   withoutFaults,
 } from '../../../src/lab/faults.ts'
@@ -121,4 +122,9 @@ test.each([
 
 test.each(['', '0', '101', '-1', 'many', '1e1', '5 %%'])('"%s" is no share', (text) => {
   expect(() => parsePercent(text)).toThrow(/no share of packets/)
+})
+
+test('healing everything, crashes or a host starts daemons that do not run; healing the wires does not', () => {
+  expect([undefined, 'crash', 'host2'].map((what) => healsDaemonOf('host2', what))).toEqual([true, true, true])
+  expect(['loss', 'cut', 'host1'].map((what) => healsDaemonOf('host2', what))).toEqual([false, false, false])
 })

@@ -5,7 +5,7 @@
 // every host. A super-packet has an id of its own and one for each packet it stands for: both views are kept.
 // Offsets (`at`) point into the worker's packet memory and are valid only during the call.
 import type { DropReason } from './drop-reason.ts'
-import type { ForwardingEntry } from './forwarding/remote-vtep.ts'
+import type { ForwardingEntry, UnderlayAddress } from './forwarding/remote-vtep.ts'
 
 export type Direction = 'outbound' | 'inbound'
 
@@ -53,7 +53,7 @@ export type Step =
   | {
       readonly kind: 'send'
       readonly message: number
-      readonly address: number
+      readonly address: UnderlayAddress
       readonly port: number
       readonly packets: number
       readonly bytes: number
@@ -66,7 +66,7 @@ export type Step =
       readonly datagram: number
       readonly at: number
       readonly length: number
-      readonly address: number
+      readonly address: UnderlayAddress
       readonly port: number
       readonly tos: number
       readonly segmentSize: number

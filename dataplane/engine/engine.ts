@@ -5,6 +5,7 @@ import type { StepSink } from '../step.ts'
 import { Inbound } from './inbound.ts'
 import type { Offenders } from './offenders.ts'
 import { Outbound, type OutboundParts } from './outbound.ts'
+import { NARROW_ADDRESSES, type OuterAddresses } from './outer-addresses.ts'
 import { activityMemory, PeerActivity } from './peer-activity.ts'
 
 /** Packet memory that an engine needs: slots, areas, slabs and iovecs, with room to spare. */
@@ -16,9 +17,11 @@ export class Engine {
   readonly #outbound: Outbound
   readonly #inbound: Inbound
   readonly #activity: PeerActivity
+  readonly #outer: OuterAddresses
   #table = new ForwardingTable(encodeForwardingTable([], 0))
 
   constructor(parts: EngineParts) {
+    this.#outer = parts.outer ?? NARROW_ADDRESSES
     this.#activity = new PeerActivity(parts.nowMs, this.#table)
     this.#outbound = new Outbound(parts, this.#table, this.#activity)
     this.#inbound = new Inbound(parts, this.#table, this.#activity)
@@ -34,7 +37,8 @@ export class Engine {
    */
   replaceTable(encoded: SharedArrayBuffer, activity?: SharedArrayBuffer): void {
     this.#table = new ForwardingTable(encoded)
-    this.#activity.replaceTable(this.#table, activity ?? activityMemory(this.#table.peerCount))
+    this.#outer.replaceTable(this.#table)
+    this.#activity.replaceTable(this.#table, activity ?? activityMemory(this.#table.peers.count))
     this.#outbound.replaceTable(this.#table)
     this.#inbound.replaceTable(this.#table)
   }

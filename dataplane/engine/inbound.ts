@@ -29,6 +29,7 @@ import { takeHop } from './hop.ts'
 import { InnerPacket } from './inner-packet.ts'
 import { Offenders } from './offenders.ts'
 import type { OutboundParts } from './outbound.ts'
+import { NARROW_ADDRESSES, type OuterAddresses } from './outer-addresses.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
 import type { PeerActivity } from './peer-activity.ts'
@@ -76,6 +77,7 @@ export class Inbound {
   readonly #sourceCheck: SourceCheck
   /** Whom the source check refused lately. */
   readonly offenders: Offenders
+  readonly #outer: OuterAddresses
   readonly #activity: PeerActivity
   readonly #packet = new InnerPacket()
   #datagramSerial = 0
@@ -101,7 +103,8 @@ export class Inbound {
     this.#writer = new TunWriter(parts.memory, parts.device, parts.counters, trust)
     this.#coalescer = new Coalescer(parts.memory, this.#writer, trust)
     const own = new OwnSubnets(parts.settings.subnet, parts.settings.ipv6Subnet)
-    this.offenders = new Offenders(parts.nowMs)
+    this.#outer = parts.outer ?? NARROW_ADDRESSES
+    this.offenders = new Offenders(parts.nowMs, this.#outer)
     this.#sourceCheck = new SourceCheck(parts.settings, own, table, this.offenders)
   }
 
@@ -317,7 +320,7 @@ export class Inbound {
       datagram: this.#datagramSerial,
       at: slots.at(slot),
       length: slots.length[slot]!,
-      address: slots.address[slot]!,
+      address: this.#outer.addressOf(slots.address[slot]!),
       port: slots.port[slot]!,
       tos: slots.tos[slot]!,
       segmentSize: slots.segmentSize[slot]!,

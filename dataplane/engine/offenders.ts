@@ -1,8 +1,10 @@
 // Who was refused by the source check, for whoever has to find out why. Bounded and made of fixed arrays: a flood of
 // bad packets costs no memory, and a good packet never gets here.
 import type { DropReason } from '../drop-reason.ts'
+import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
 import { addressOf } from './address-of.ts'
 import type { InnerPacket } from './inner-packet.ts'
+import type { OuterAddresses } from './outer-addresses.ts'
 
 /** Kept at once; a new one takes the place of the one that was seen longest ago. */
 export const OFFENDERS_KEPT = 32
@@ -12,8 +14,8 @@ const WORDS = 4
 
 /** Packets of one inner source from one outer source, refused for one reason. */
 export interface Offender {
-  /** Unsigned 32-bit address of the underlay. */
-  readonly outerSource: number
+  /** Address on the underlay. */
+  readonly outerSource: UnderlayAddress
   /** Unsigned 32-bit IPv4 or 128-bit IPv6 address. */
   readonly innerSource: number | bigint
   readonly reason: DropReason
@@ -24,6 +26,7 @@ export interface Offender {
 
 export class Offenders {
   readonly #nowMs: () => number
+  readonly #addresses: OuterAddresses
   readonly #outer = new Int32Array(OFFENDERS_KEPT)
   readonly #version = new Uint8Array(OFFENDERS_KEPT)
   readonly #inner = new DataView(new ArrayBuffer(OFFENDERS_KEPT * WORDS * 4))
@@ -33,15 +36,16 @@ export class Offenders {
   #count = 0
 
   /** `nowMs` is the engine's clock: any origin, only ages are taken from it. */
-  constructor(nowMs: () => number) {
+  constructor(nowMs: () => number, outer: OuterAddresses) {
     this.#nowMs = nowMs
+    this.#addresses = outer
   }
 
   get isEmpty(): boolean {
     return this.#count === 0
   }
 
-  /** Takes note of a packet that came from `outerSource`, a signed 32-bit address, and was refused. */
+  /** Takes note of a packet that came from `outerSource`, a signed number, and was refused. */
   note(view: DataView, packet: InnerPacket, outerSource: number, reason: DropReason): void {
     let index = 0
     while (index < this.#count && !this.#is(index, view, packet, outerSource, reason)) index++
@@ -54,7 +58,7 @@ export class Offenders {
   take(wallMs: number): Offender[] {
     const nowMs = this.#nowMs()
     const taken = Array.from({ length: this.#count }, (_, index) => ({
-      outerSource: this.#outer[index]! >>> 0,
+      outerSource: this.#addresses.addressOf(this.#outer[index]!),
       innerSource: addressOf(this.#inner, this.#version[index]!, index * WORDS * 4),
       reason: this.#reason[index]!,
       packets: this.#packets[index]!,

@@ -31,6 +31,7 @@ import { IcmpAnswer } from './icmp-answer.ts'
 import { InnerPacket } from './inner-packet.ts'
 import { Likeness } from './likeness.ts'
 import { checkOutbound, destinationOf, gsoTypeOf, vnetOf } from './outbound-check.ts'
+import { NARROW_ADDRESSES, type OuterAddresses } from './outer-addresses.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
 import type { PeerActivity } from './peer-activity.ts'
@@ -65,6 +66,8 @@ export interface OutboundParts {
   readonly counters: Counters
   readonly settings: EngineSettings
   readonly nowMs: () => number
+  /** What stands for underlay addresses; IPv4 addresses by themselves when absent. */
+  readonly outer?: OuterAddresses
 }
 
 export class Outbound {
@@ -87,6 +90,7 @@ export class Outbound {
   #likenessEntry = NO_ENTRY
   readonly #own: OwnSubnets
   readonly #activity: PeerActivity
+  readonly #outer: OuterAddresses
   #table: ForwardingTable
   /** Signed, as is what is compared with it: an unsigned number above 2^31 is boxed when it is kept. */
   #lastDestination = 0
@@ -100,6 +104,7 @@ export class Outbound {
   constructor(parts: OutboundParts, table: ForwardingTable, activity: PeerActivity) {
     this.#parts = parts
     this.#activity = activity
+    this.#outer = parts.outer ?? NARROW_ADDRESSES
     this.#memory = parts.memory
     this.#view = parts.memory.view
     this.#counters = parts.counters
@@ -304,7 +309,7 @@ export class Outbound {
   /** Step 6, second half: a place in the batch for a frame of `bytes` around the inner packet at `at`. */
   #place(id: number, at: number, bytes: number, entry: number, alone: boolean): void {
     const tos = encapsulateEcn(this.#packet.tos)
-    const address = this.#table.underlayAddress(entry)
+    const address = this.#table.peer(entry)
     const port = this.#table.port(entry)
     const { sender } = this.#packet
     if (!this.#batch.frame(address, port, tos, bytes, alone, sender)) {
@@ -345,8 +350,9 @@ export class Outbound {
   #settled(settled: Settled): void {
     countSettled(this.#counters, settled, this.#encapBytes)
     if (this.#sink === null) return
-    const { serial, ...rest } = settled
-    this.#sink.step({ kind: 'send', message: serial, packets: 1, segmentSize: 0, ...rest })
+    const { serial, address, ...rest } = settled
+    const to = this.#outer.addressOf(address)
+    this.#sink.step({ kind: 'send', message: serial, packets: 1, segmentSize: 0, address: to, ...rest })
   }
 
   #drop(reason: DropReason, id: number, at: number, length: number): void {
@@ -375,7 +381,7 @@ export class Outbound {
     sink.step({
       kind: 'send',
       message: this.#messageSerial + message + 1,
-      address: batch.address[message]!,
+      address: this.#outer.addressOf(batch.address[message]!),
       port: batch.port[message]!,
       packets: batch.packets[message]!,
       bytes: batch.bytes[message]!,

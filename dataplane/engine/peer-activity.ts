@@ -2,6 +2,7 @@
 // table whose peers they are of. One writer (the engine that forwards by that table), readable by any thread. Written
 // once a message or train, not once a packet. Cells are 64-bit floats, as counters are.
 import type { ForwardingTable } from '../forwarding/forwarding-table.ts'
+import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
 
 const SENT_PACKETS = 0
 const SENT_BYTES = 1
@@ -35,22 +36,22 @@ export class PeerActivity {
   #table: ForwardingTable
   #cells: Float64Array
   #present = 0
-  /** The peer of the last note is often that of the next. A signed address. */
-  #lastAddress = 0
+  /** The peer of the last note is often that of the next. A signed number. */
+  #lastNumber = 0
   #lastCell = NONE
 
   /** `nowMs`: any origin but a positive value. */
   constructor(nowMs: () => number, table: ForwardingTable) {
     this.#nowMs = nowMs
     this.#table = table
-    this.#cells = new Float64Array(activityMemory(table.peerCount))
+    this.#cells = new Float64Array(activityMemory(table.peers.count))
   }
 
   /** Notes what passes by this table from now on, in memory for its peers. */
   replaceTable(table: ForwardingTable, memory: SharedArrayBuffer): void {
     this.#table = table
     this.#cells = new Float64Array(memory)
-    this.#lastAddress = 0
+    this.#lastNumber = 0
     this.#lastCell = NONE
   }
 
@@ -59,9 +60,9 @@ export class PeerActivity {
     this.#present = this.#nowMs()
   }
 
-  /** `address` is the peer's on the underlay, signed. What is no peer's is not noted. */
-  sent(address: number, packets: number, bytes: number): void {
-    const cell = this.#cellOf(address)
+  /** `number` is the peer's, signed (see outer-addresses.ts). What is no peer's is not noted. */
+  sent(number: number, packets: number, bytes: number): void {
+    const cell = this.#cellOf(number)
     if (cell === NONE) return
     const cells = this.#cells
     cells[cell + SENT_PACKETS]! += packets
@@ -69,8 +70,8 @@ export class PeerActivity {
     cells[cell + LAST_SENT] = this.#present
   }
 
-  received(address: number, packets: number, bytes: number): void {
-    const cell = this.#cellOf(address)
+  received(number: number, packets: number, bytes: number): void {
+    const cell = this.#cellOf(number)
     if (cell === NONE) return
     const cells = this.#cells
     cells[cell + RECEIVED_PACKETS]! += packets
@@ -78,20 +79,24 @@ export class PeerActivity {
     cells[cell + LAST_RECEIVED] = this.#present
   }
 
-  #cellOf(address: number): number {
-    if (address !== this.#lastAddress) {
-      const peer = this.#table.peerIndex(address)
-      this.#lastAddress = address
+  #cellOf(number: number): number {
+    if (number !== this.#lastNumber) {
+      const peer = this.#table.peers.indexOf(number)
+      this.#lastNumber = number
       this.#lastCell = peer === NONE ? NONE : peer * CELLS
     }
     return this.#lastCell
   }
 }
 
-/** Adds what the cells of a table's peers hold to `total`, by underlay address (unsigned). Safe on any thread. */
-export function addTraffic(total: Map<number, PeerTraffic>, table: ForwardingTable, memory: SharedArrayBuffer): void {
+/** Adds what the cells of a table's peers hold to `total`, by underlay address. Safe on any thread. */
+export function addTraffic(
+  total: Map<UnderlayAddress, PeerTraffic>,
+  table: ForwardingTable,
+  memory: SharedArrayBuffer,
+): void {
   const cells = new Float64Array(memory)
-  for (const [peer, address] of table.peerAddresses.entries()) {
+  for (const [peer, address] of table.peers.addresses().entries()) {
     const at = peer * CELLS
     const before = total.get(address)
     total.set(address, {
@@ -106,7 +111,10 @@ export function addTraffic(total: Map<number, PeerTraffic>, table: ForwardingTab
 }
 
 /** Adds up what several engines have noted. */
-export function mergeTraffic(total: Map<number, PeerTraffic>, more: ReadonlyMap<number, PeerTraffic>): void {
+export function mergeTraffic(
+  total: Map<UnderlayAddress, PeerTraffic>,
+  more: ReadonlyMap<UnderlayAddress, PeerTraffic>,
+): void {
   for (const [address, one] of more) {
     const other = total.get(address)
     total.set(address, other === undefined ? one : sumOf(one, other))

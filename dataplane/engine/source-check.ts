@@ -44,7 +44,7 @@ export class SourceCheck {
     this.#lastVersion = 0
   }
 
-  /** Null when the packet that came from `outerSource`, a signed 32-bit address, may pass. */
+  /** Null when the packet that came from `outerSource`, a signed number (see outer-addresses.ts), may pass. */
   check(id: number, view: DataView, packet: InnerPacket, outerSource: number): DropReason | null {
     if (this.#mode === 'off') return null
     const reason = this.#judge(id, view, packet, outerSource)
@@ -57,9 +57,9 @@ export class SourceCheck {
     if (this.sink === null && this.#isRemembered(view, packet, outerSource)) return null
     const entry = lookupSource(this.#table, view, packet)
     if (this.sink !== null) this.#trace(this.sink, id, view, packet, entry)
-    const holds = entry !== NO_ENTRY && (this.#table.underlayAddress(entry) | 0) === outerSource
+    const holds = entry !== NO_ENTRY && this.#table.peer(entry) === outerSource
     if (!holds) {
-      if (!this.#table.hasPeer(outerSource)) return 'unknown-peer'
+      if (this.#table.peers.indexOf(outerSource) === NO_ENTRY) return 'unknown-peer'
       const admitted = this.#mode === 'peer' || lookupSource(this.#allowed, view, packet) !== NO_ENTRY
       if (!admitted) return 'inner-source-spoofed'
     }

@@ -2,36 +2,43 @@
 // built by a pure function from entries and handed to the workers whole. One row fuses the kernel's three tables:
 // route (prefix), neighbour (VTEP MAC) and FDB (underlay address).
 //
-// Look-ups are binary searches over ranges (address-ranges.ts), one list per family.
-import { formatIpv4 } from '../wire/address.ts'
+// Look-ups are binary searches over ranges (address-ranges.ts), one list per family. Peers are known by numbers
+// (outer-numbers.ts); where these stand for IPv6 addresses, the table has the addresses beside them.
+import { formatAddress } from '../wire/address.ts'
 import { formatPrefix, type Ipv4Prefix, type Ipv6Prefix, type Prefix } from '../wire/prefix.ts'
 import { ipv4Ranges, ipv6Ranges, NOBODY, type OwnedPrefix } from './address-ranges.ts'
-import type { ForwardingEntry } from './remote-vtep.ts'
+import { OuterNumbers } from './outer-numbers.ts'
+import type { ForwardingEntry, UnderlayAddress } from './remote-vtep.ts'
+import { encodePeers, TablePeers } from './table-peers.ts'
+import { lastAtMost, WIDE, wideAddress, wideWords } from './words.ts'
 
 /** Returned by look-ups when no entry covers the address. */
 export const NO_ENTRY = NOBODY
 
 // Layout in 32-bit words: header; entries; IPv4 ranges (starts, owners); IPv6 ranges (starts of four words, owners);
-// peer addresses ascending. An entry: family, prefix in four words, prefix length, then the VTEP.
+// peers (table-peers.ts). An entry: family, prefix in four words, prefix length, then the VTEP.
 const MAGIC = 0x464c4e54
-const HEADER_WORDS = 6
+const HEADER_WORDS = 5
 const ENTRY_WORDS = 11
 const FAMILY = 0
 const PREFIX = 1
 const PREFIX_LENGTH = 5
-const UNDERLAY_ADDRESS = 6
+const PEER = 6
 const PORT = 7
 const MAC_HIGH = 8
 const MAC_LOW = 9
 const VNI = 10
-/** An IPv6 address in words. */
-const WIDE = 4
 
 /**
- * Encodes entries into a table of that generation. Pure: the same entries in any order give the same look-ups. Two
- * entries of one prefix: the later one wins. 100,000 entries take about 0.1 s and 6 MB.
+ * Encodes entries into a table of that generation. The same entries in any order give the same look-ups. Two
+ * entries of one prefix: the later one wins. Underlay addresses are all of one family; `numbers` must be the same for all
+ * tables of an engine. 100,000 entries take about 0.1 s and 6 MB.
  */
-export function encodeForwardingTable(entries: readonly ForwardingEntry[], generation: number): SharedArrayBuffer {
+export function encodeForwardingTable(
+  entries: readonly ForwardingEntry[],
+  generation: number,
+  numbers = new OuterNumbers(),
+): SharedArrayBuffer {
   const narrow: OwnedPrefix<Ipv4Prefix>[] = []
   const wide: OwnedPrefix<Ipv6Prefix>[] = []
   for (const [owner, { prefix }] of entries.entries()) {
@@ -40,15 +47,15 @@ export function encodeForwardingTable(entries: readonly ForwardingEntry[], gener
   }
   const ranges = ipv4Ranges(narrow)
   const wideRanges = ipv6Ranges(wide)
-  const peers = [...new Set(entries.map((entry) => entry.vtep.underlayAddress))].sort((a, b) => a - b)
+  const peers = encodePeers(new Set(entries.map((entry) => entry.vtep.underlayAddress)), numbers)
   const rangeWords = ranges.length * 2 + wideRanges.length * (WIDE + 1)
   const words = HEADER_WORDS + entries.length * ENTRY_WORDS + rangeWords + peers.length
   const buffer = new SharedArrayBuffer(words * 4)
   const table = new Uint32Array(buffer)
-  table.set([MAGIC, generation, entries.length, ranges.length, wideRanges.length, peers.length], 0)
+  table.set([MAGIC, generation, entries.length, ranges.length, wideRanges.length], 0)
   let at = HEADER_WORDS
   for (const entry of entries) {
-    table.set(entryWords(entry), at)
+    table.set(entryWords(entry, numbers), at)
     at += ENTRY_WORDS
   }
   for (const range of ranges) table[at++] = range.start
@@ -66,22 +73,18 @@ function isIpv4(prefix: Prefix): prefix is Ipv4Prefix {
   return typeof prefix.address === 'number'
 }
 
-function entryWords({ prefix, vtep }: ForwardingEntry): number[] {
+function entryWords({ prefix, vtep }: ForwardingEntry, numbers: OuterNumbers): number[] {
   const family = isIpv4(prefix) ? 4 : 6
   const address = isIpv4(prefix) ? [prefix.address, 0, 0, 0] : wideWords(prefix.address)
   const { underlayAddress, port, mac, vni } = vtep
-  return [family, ...address, prefix.length, underlayAddress, port, Math.floor(mac / 2 ** 32), mac >>> 0, vni]
-}
-
-function wideWords(address: bigint): number[] {
-  return [96n, 64n, 32n, 0n].map((shift) => Number((address >> shift) & 0xffff_ffffn))
+  const peer = numbers.of(underlayAddress)
+  return [family, ...address, prefix.length, peer, port, Math.floor(mac / 2 ** 32), mac >>> 0, vni]
 }
 
 /** A view on an encoded table. Reads only; safe on any thread. */
 export class ForwardingTable {
   readonly generation: number
   readonly size: number
-  readonly peerCount: number
   readonly #words: Uint32Array
   /**
    * The same words, signed: what a packet asks for is a small integer then, where an unsigned one above 2^31 is boxed.
@@ -91,7 +94,7 @@ export class ForwardingTable {
   readonly #owners: Int32Array
   readonly #wideStarts: Uint32Array
   readonly #wideOwners: Int32Array
-  readonly #peers: Uint32Array
+  readonly peers: TablePeers
 
   /** @throws Error when the buffer is not an encoded table */
   constructor(buffer: SharedArrayBuffer) {
@@ -100,7 +103,6 @@ export class ForwardingTable {
     this.generation = words[1]!
     this.size = words[2]!
     const [rangeCount, wideCount] = [words[3]!, words[4]!]
-    this.peerCount = words[5]!
     const startsAt = HEADER_WORDS + this.size * ENTRY_WORDS
     const wideAt = startsAt + rangeCount * 2
     const peersAt = wideAt + wideCount * (WIDE + 1)
@@ -110,7 +112,7 @@ export class ForwardingTable {
     this.#owners = new Int32Array(buffer, (startsAt + rangeCount) * 4, rangeCount)
     this.#wideStarts = words.subarray(wideAt, wideAt + wideCount * WIDE)
     this.#wideOwners = new Int32Array(buffer, (wideAt + wideCount * WIDE) * 4, wideCount)
-    this.#peers = words.subarray(peersAt, peersAt + this.peerCount)
+    this.peers = new TablePeers(words.subarray(peersAt))
   }
 
   /**
@@ -134,26 +136,9 @@ export class ForwardingTable {
     return this.#wideOwners[low - 1]!
   }
 
-  /** Whether some entry has this underlay address, signed or unsigned: whether a peer lives there. */
-  hasPeer(underlayAddress: number): boolean {
-    return this.peerIndex(underlayAddress) !== NO_ENTRY
-  }
-
-  /** Place of the peer with that underlay address, signed or unsigned, among all of them; {@link NO_ENTRY} for none. */
-  peerIndex(underlayAddress: number): number {
-    const address = underlayAddress >>> 0
-    const index = lastAtMost(this.#peers, address)
-    return index >= 0 && this.#peers[index] === address ? index : NO_ENTRY
-  }
-
-  /** Underlay addresses of all peers, ascending and unsigned. */
-  get peerAddresses(): Uint32Array {
-    return this.#peers
-  }
-
-  /** As a signed 32-bit number. */
-  underlayAddress(entry: number): number {
-    return this.#signed[HEADER_WORDS + entry * ENTRY_WORDS + UNDERLAY_ADDRESS]!
+  /** Number of the peer behind an entry, as a signed one. */
+  peer(entry: number): number {
+    return this.#signed[HEADER_WORDS + entry * ENTRY_WORDS + PEER]!
   }
 
   port(entry: number): number {
@@ -174,13 +159,18 @@ export class ForwardingTable {
     return this.#words[HEADER_WORDS + entry * ENTRY_WORDS + VNI]!
   }
 
+  /** Address of the peer behind an entry: for traces and status, not for packets. */
+  underlayAddress(entry: number): UnderlayAddress {
+    return this.peers.address(this.peers.indexOf(this.peer(entry)))
+  }
+
   /** The entry as an object: for traces and status, not for packets. */
   entry(index: number): ForwardingEntry {
     const at = HEADER_WORDS + index * ENTRY_WORDS
     return {
       prefix: this.#prefix(at),
       vtep: {
-        underlayAddress: this.underlayAddress(index) >>> 0,
+        underlayAddress: this.underlayAddress(index),
         port: this.port(index),
         mac: this.macHigh(index) * 2 ** 32 + (this.macLow(index) >>> 0),
         vni: this.vni(index),
@@ -191,26 +181,12 @@ export class ForwardingTable {
   #prefix(at: number): Prefix {
     const length = this.#words[at + PREFIX_LENGTH]!
     if (this.#words[at + FAMILY] === 4) return { address: this.#words[at + PREFIX]!, length }
-    let address = 0n
-    for (let word = 0; word < WIDE; word++) address = (address << 32n) | BigInt(this.#words[at + PREFIX + word]!)
-    return { address, length }
+    return { address: wideAddress(this.#words, at + PREFIX), length }
   }
 
   entries(): ForwardingEntry[] {
     return Array.from({ length: this.size }, (_, index) => this.entry(index))
   }
-}
-
-/** Index of the last element that is ≤ `value` in an ascending array, -1 when there is none. */
-function lastAtMost(ascending: Uint32Array, value: number): number {
-  let low = 0
-  let high = ascending.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (ascending[middle]! <= value) low = middle + 1
-    else high = middle
-  }
-  return low - 1
 }
 
 /** Whether the four words at `index` are at most the 16 bytes at `at`, both read as one unsigned number. */
@@ -225,5 +201,5 @@ function isAtMost(starts: Uint32Array, index: number, view: DataView, at: number
 
 /** One row as people read it: `10.244.2.0/24 → 192.168.5.12`. */
 export function formatEntry({ prefix, vtep }: ForwardingEntry): string {
-  return `${formatPrefix(prefix)} → ${formatIpv4(vtep.underlayAddress)}`
+  return `${formatPrefix(prefix)} → ${formatAddress(vtep.underlayAddress)}`
 }

@@ -1,10 +1,13 @@
 // What the control plane hands to the fast path: which overlay prefix lies behind which VTEP.
 import type { Prefix } from '../wire/prefix.ts'
 
+/** Address of a node on the underlay: IPv4 as an unsigned 32-bit number, IPv6 as an unsigned 128-bit bigint. */
+export type UnderlayAddress = number | bigint
+
 /** A node's tunnel endpoint as its peers see it. */
 export interface RemoteVtep {
-  /** IPv4 address of the node on the underlay, as an unsigned 32-bit number. */
-  readonly underlayAddress: number
+  /** All of one table are of one family: that of the socket. */
+  readonly underlayAddress: UnderlayAddress
   /** UDP port on which the node listens (8472 unless the network config says otherwise). */
   readonly port: number
   /** MAC of the node's VTEP as an unsigned 48-bit number; 0 where the encapsulation has no MACs. */

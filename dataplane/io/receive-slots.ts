@@ -10,6 +10,7 @@ export class ReceiveSlots {
   readonly length: Uint32Array
   /** Size at which a merged train must be cut, 0 for a single datagram. */
   readonly segmentSize: Uint32Array
+  /** Who sent it: an IPv4 address, or the number that stands for one of IPv6 (see SocketAddresses). */
   readonly address: Uint32Array
   readonly port: Uint16Array
   /** TOS byte of the outer header; one value for a whole train, since the kernel never merges different ones. */

@@ -25,6 +25,7 @@ export const MAX_DATAGRAM_BYTES = 65507
 export class SendBatch {
   /** Offset of the iovec array in packet memory. */
   readonly iovecs: number
+  /** Whom it is for: an IPv4 address, or the number that stands for one of IPv6 (see SocketAddresses). */
   readonly address = new Uint32Array(MESSAGES)
   readonly port = new Uint16Array(MESSAGES)
   /** Outer TOS byte: only its ECN bits are ever set. */

@@ -6,6 +6,7 @@ import type { SendBatch } from './send-batch.ts'
 export interface Settled {
   /** Number of the message: `batch.firstSerial` and its place in the batch. */
   readonly serial: number
+  /** Number of the receiver, as in the batch. */
   readonly address: number
   readonly port: number
   readonly bytes: number

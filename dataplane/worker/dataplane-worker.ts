@@ -4,7 +4,8 @@ import { Counters, cellOf } from '../engine/counters.ts'
 import type { PeerTraffic } from '../engine/peer-activity.ts'
 import type { EngineSettings } from '../engine/settings.ts'
 import { encodeForwardingTable } from '../forwarding/forwarding-table.ts'
-import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
+import { OuterNumbers } from '../forwarding/outer-numbers.ts'
+import type { ForwardingEntry, UnderlayAddress } from '../forwarding/remote-vtep.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
 import type { RawPorts, RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
 import { PeerLedger } from './peer-ledger.ts'
@@ -20,8 +21,8 @@ export interface DataplaneWorkerOptions {
   readonly socketFd: number
   /** Sockets that only send; see openSendingSockets. With none, all is sent from the service port. */
   readonly senderFds?: readonly number[]
-  /** Needed by the raw driver alone, as are its source ports. */
-  readonly underlayAddress?: number
+  /** Tells the family of the sockets, IPv4 when absent; the raw driver needs it, and its source ports, besides. */
+  readonly underlayAddress?: UnderlayAddress
   readonly rawPorts?: RawPorts
   readonly maxSegments: number
   readonly encapsulation: 'vxlan' | 'udp'
@@ -39,6 +40,7 @@ export interface DataplaneWorkerOptions {
 export class DataplaneWorker {
   readonly counters: Counters
   readonly #ledger = new PeerLedger()
+  readonly #numbers = new OuterNumbers()
   readonly #life: WorkerLife
   readonly #bell: Doorbell
   readonly #options: DataplaneWorkerOptions
@@ -84,8 +86,8 @@ export class DataplaneWorker {
     return this.#generation
   }
 
-  /** What passed between this worker and each peer, by underlay address (unsigned); times by monotonicClock. */
-  traffic(): Map<number, PeerTraffic> {
+  /** What passed between this worker and each peer, by underlay address; times by monotonicClock. */
+  traffic(): Map<UnderlayAddress, PeerTraffic> {
     return this.#ledger.traffic()
   }
 
@@ -95,7 +97,8 @@ export class DataplaneWorker {
    */
   replaceTable(entries: readonly ForwardingEntry[]): Promise<number> {
     const generation = ++this.#generation
-    const encoded = encodeForwardingTable(entries, generation)
+    const encoded = encodeForwardingTable(entries, generation, this.#numbers)
+    this.#numbers.forgetAllBut(entries)
     const table = { table: encoded, activity: this.#ledger.open(encoded) }
     this.#table = table
     if (this.#ended) return Promise.resolve(generation)

@@ -1,11 +1,12 @@
 // Opening what a worker will use, on the main thread. The drivers are loaded only here and in the worker, so that a
 // command which moves no packet needs no native library.
 import { release } from 'node:os'
+import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
 import type { Feature } from '../io/feature.ts'
 import type { DatagramSender } from '../io/linux/datagram-sender.ts'
 import type { OpenTun, TunFailure, TunOptions } from '../io/linux/tun.ts'
 import type { UdpGsoMode } from '../io/linux/udp-features.ts'
-import type { OpenUdpSocket, UdpFailure } from '../io/linux/udp-socket.ts'
+import type { OpenUdpSocket, UdpFailure } from '../io/linux/udp-open.ts'
 import type { RawFailure } from '../io/raw/raw-package.ts'
 
 export type { DatagramSender, OpenTun, OpenUdpSocket, TunFailure, UdpFailure, UdpGsoMode }
@@ -37,25 +38,25 @@ export async function readDeviceMtu(name: string): Promise<number> {
   return deviceMtu(name)
 }
 
-/** Opens `count` UDP sockets on `address`:`port` (unsigned 32-bit, 16-bit), one for each worker. */
+/** Opens `count` UDP sockets on `address`:`port`, one for each worker. */
 export async function openUnderlaySockets(
-  address: number,
+  address: UnderlayAddress,
   port: number,
   count: number,
 ): Promise<OpenUdpSocket[] | UdpFailure> {
-  const { openUdpSockets } = await import('../io/linux/udp-socket.ts')
+  const { openUdpSockets } = await import('../io/linux/udp-open.ts')
   return openUdpSockets(address, port, release(), count)
 }
 
 /** Opens sockets that only send; see io/linux/udp-socket.ts. */
-export async function openSendingSockets(address: number, count: number): Promise<number[]> {
-  const { openSenders } = await import('../io/linux/udp-socket.ts')
+export async function openSendingSockets(address: UnderlayAddress, count: number): Promise<number[]> {
+  const { openSenders } = await import('../io/linux/udp-open.ts')
   return openSenders(address, count)
 }
 
 /** Decides which offloads of a socket on `address` are used; see io/linux/udp-features.ts. Takes at most 150 ms. */
 export async function chooseUnderlayFeatures(
-  address: number,
+  address: UnderlayAddress,
   opened: OpenUdpSocket,
   mode: UdpGsoMode,
 ): Promise<{ readonly maxSegments: number; readonly features: readonly Feature[] }> {
@@ -66,7 +67,7 @@ export async function chooseUnderlayFeatures(
 
 /** Lets a socket hand over trains of datagrams one by one. */
 export async function receiveDatagramsOneByOne(fd: number): Promise<void> {
-  const { receiveOneByOne } = await import('../io/linux/udp-socket.ts')
+  const { receiveOneByOne } = await import('../io/linux/udp-open.ts')
   receiveOneByOne(fd)
 }
 

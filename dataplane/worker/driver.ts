@@ -10,6 +10,7 @@ import { GatedDevice } from '../io/node/gated-device.ts'
 import type { PacketDevice } from '../io/packet-device.ts'
 import { openRawSender } from '../io/raw/raw-package.ts'
 import { RawSocket } from '../io/raw/raw-socket.ts'
+import type { SocketAddresses } from '../io/socket-addresses.ts'
 import type { UnderlaySocket } from '../io/underlay-socket.ts'
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { WorkerSetup } from './messages.ts'
@@ -35,14 +36,21 @@ export interface DriverEvents {
 }
 
 /** @throws Error when a raw socket is refused */
-export function openDriver(memory: PacketMemory, setup: WorkerSetup, events: DriverEvents): OpenDriver {
+/** `wide` for sockets of IPv6. */
+export function openDriver(
+  memory: PacketMemory,
+  setup: WorkerSetup,
+  events: DriverEvents,
+  wide: SocketAddresses | null,
+): OpenDriver {
   const tun = new Tun(memory, setup.tunFd)
-  if (setup.driver === 'dgram') return openDgram(memory, setup, tun, events)
-  if (setup.driver === 'raw') return openRaw(memory, setup, tun, events)
+  if (setup.driver === 'dgram') return openDgram(memory, setup, tun, events, wide)
+  if (setup.driver === 'raw') return openRaw(memory, setup, tun, events, wide)
   const isPlain = setup.driver === 'plain'
   const socket = new UdpSocket(memory, {
     ...{ fd: setup.socketFd, senderFds: setup.senderFds, maxSegments: setup.maxSegments },
     ...(isPlain ? { messagesPerCall: 1 } : {}),
+    ...(wide === null ? {} : { addresses: wide }),
   })
   const device = isPlain ? new HeaderlessDevice(memory, tun) : tun
   return { tun, device, socket, receiveFd: setup.socketFd, ...ALWAYS_READY, close: () => undefined }
@@ -53,12 +61,19 @@ const RAW_RETRY_MS = 10
 const ALWAYS_READY = { isFull: () => false, waiting: () => 0 }
 
 /** Node closes what it is given: it gets descriptors of its own, so that the sockets survive this thread. */
-function openDgram(memory: PacketMemory, setup: WorkerSetup, tun: Tun, events: DriverEvents): OpenDriver {
+function openDgram(
+  memory: PacketMemory,
+  setup: WorkerSetup,
+  tun: Tun,
+  events: DriverEvents,
+  wide: SocketAddresses | null,
+): OpenDriver {
   const { socketFd, senderFds } = setup
   const socket = new DgramSocket(memory, {
     fd: duplicateOf(socketFd),
     senderFds: senderFds.map(duplicateOf),
     lost: () => libc.socketDrops(socketFd),
+    ...(wide === null ? {} : { addresses: wide }),
     ...events,
   })
   const isFull = () => socket.isFull
@@ -70,14 +85,22 @@ function openDgram(memory: PacketMemory, setup: WorkerSetup, tun: Tun, events: D
 }
 
 /** While the socket is full the device is not read, and the thread does its other work. */
-function openRaw(memory: PacketMemory, setup: WorkerSetup, tun: Tun, events: DriverEvents): OpenDriver {
-  const sender = openRawSender()
+function openRaw(
+  memory: PacketMemory,
+  setup: WorkerSetup,
+  tun: Tun,
+  events: DriverEvents,
+  wide: SocketAddresses | null,
+): OpenDriver {
+  const sender = openRawSender(wide === null ? 4 : 6)
   if ('kind' in sender) throw new Error(`no raw socket: ${sender.why}`)
+  const addresses = wide === null ? {} : { addresses: wide }
   const nothing = new PollSet(memory, [-1])
   let retry: NodeJS.Timeout | undefined
   const socket = new RawSocket(memory, {
     sender,
-    udpSocket: new UdpSocket(memory, { fd: setup.socketFd, maxSegments: 1 }),
+    udpSocket: new UdpSocket(memory, { fd: setup.socketFd, maxSegments: 1, ...addresses }),
+    ...addresses,
     address: setup.underlayAddress,
     ...setup.rawPorts,
     pause: () => void nothing.wait(1),

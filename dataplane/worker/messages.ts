@@ -3,6 +3,7 @@
 
 import type { Offender } from '../engine/offenders.ts'
 import type { EngineSettings } from '../engine/settings.ts'
+import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
 import type { Step } from '../step.ts'
 
 /**
@@ -24,8 +25,8 @@ export interface WorkerSetup {
   readonly socketFd: number
   /** Sockets that only send, one for each source port; with none, all is sent from the service port. */
   readonly senderFds: readonly number[]
-  /** Own underlay address, unsigned 32-bit, and the ports of flows: what the raw driver writes into its headers. */
-  readonly underlayAddress: number
+  /** Own underlay address, of the sockets' family, and the ports of flows: what the raw driver writes into its headers. */
+  readonly underlayAddress: UnderlayAddress
   readonly rawPorts: RawPorts
   /** eventfd that is written to after each command. */
   readonly wakeFd: number

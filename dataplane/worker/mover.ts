@@ -5,6 +5,7 @@ import { UdpEncapsulation } from '../encap/udp.ts'
 import { VxlanEncapsulation } from '../encap/vxlan.ts'
 import { Counters } from '../engine/counters.ts'
 import { ENGINE_MEMORY_BYTES, Engine } from '../engine/engine.ts'
+import { WideAddresses } from '../engine/outer-addresses.ts'
 import { EAGAIN, EINTR } from '../io/errno.ts'
 import * as libc from '../io/linux/libc.ts'
 import { PollSet } from '../io/linux/poll-set.ts'
@@ -56,7 +57,9 @@ export class Mover {
     this.#setup = setup
     this.#contact = contact
     this.#tunFd = setup.tunFd
-    this.driver = openDriver(memory, setup, contact)
+    // IPv4 addresses need nobody to look them up.
+    const wide = typeof setup.underlayAddress === 'bigint' ? new WideAddresses() : null
+    this.driver = openDriver(memory, setup, contact, wide)
     this.waits = new PollSet(memory, [setup.tunFd, this.driver.receiveFd, setup.wakeFd])
     this.#wakeBytes = memory.reserve(EVENTFD_BYTES)
     this.#engine = new Engine({
@@ -70,6 +73,7 @@ export class Mover {
       counters: new Counters(setup.counters),
       settings: setup.settings,
       nowMs: monotonicClock(),
+      ...(wide === null ? {} : { outer: wide }),
     })
   }
 

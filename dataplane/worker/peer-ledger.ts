@@ -2,6 +2,7 @@
 // sums of those before it, so that a new table forgets nothing of peers that stay.
 import { activityMemory, addTraffic, mergeTraffic, type PeerTraffic } from '../engine/peer-activity.ts'
 import { ForwardingTable } from '../forwarding/forwarding-table.ts'
+import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
 
 interface Page {
   readonly table: ForwardingTable
@@ -12,12 +13,12 @@ export class PeerLedger {
   /** The last one is of the latest table; those before it may still be written to. */
   #pages: Page[] = []
   /** Of tables that no engine forwards by any more. */
-  #past = new Map<number, PeerTraffic>()
+  #past = new Map<UnderlayAddress, PeerTraffic>()
 
   /** Memory for the peers of a table that is about to be handed over. */
   open(encoded: SharedArrayBuffer): SharedArrayBuffer {
     const table = new ForwardingTable(encoded)
-    const memory = activityMemory(table.peerCount)
+    const memory = activityMemory(table.peers.count)
     this.#pages.push({ table, memory })
     return memory
   }
@@ -30,16 +31,22 @@ export class PeerLedger {
       addTraffic(this.#past, table, memory)
     }
     this.#pages = this.#pages.filter((page) => page.table.generation >= generation)
-    for (const address of this.#past.keys()) if (!latest.table.hasPeer(address)) this.#past.delete(address)
+    keepOnly(this.#past, latest)
   }
 
-  /** Of the latest table's peers, by underlay address (unsigned). */
-  traffic(): Map<number, PeerTraffic> {
-    const total = new Map<number, PeerTraffic>()
+  /** Of the latest table's peers, by underlay address. */
+  traffic(): Map<UnderlayAddress, PeerTraffic> {
+    const total = new Map<UnderlayAddress, PeerTraffic>()
     for (const { table, memory } of this.#pages) addTraffic(total, table, memory)
-    const latest = this.#pages.at(-1)?.table
-    for (const address of total.keys()) if (latest?.hasPeer(address) !== true) total.delete(address)
+    const latest = this.#pages.at(-1)
+    if (latest === undefined) return this.#past
+    keepOnly(total, latest)
     mergeTraffic(total, this.#past)
     return total
   }
+}
+
+function keepOnly(traffic: Map<UnderlayAddress, PeerTraffic>, { table }: Page): void {
+  const present = new Set(table.peers.addresses())
+  for (const address of traffic.keys()) if (!present.has(address)) traffic.delete(address)
 }

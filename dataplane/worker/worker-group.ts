@@ -2,7 +2,7 @@
 // table and counters of its own, which are added up here; the sending sockets are everybody's, so that a flow's source
 // port does not depend on who sends it.
 import { mergeTraffic, type PeerTraffic } from '../engine/peer-activity.ts'
-import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
+import type { ForwardingEntry, UnderlayAddress } from '../forwarding/remote-vtep.ts'
 import { DataplaneWorker, type DataplaneWorkerOptions } from './dataplane-worker.ts'
 import type { RecordedStep } from './messages.ts'
 
@@ -90,9 +90,9 @@ export class WorkerGroup {
     return this.workers.map(({ counters }) => counters.get('worker.restarts'))
   }
 
-  /** What passed between this node and each peer, by underlay address (unsigned); times by monotonicClock. */
-  traffic(): Map<number, PeerTraffic> {
-    const total = new Map<number, PeerTraffic>()
+  /** What passed between this node and each peer, by underlay address; times by monotonicClock. */
+  traffic(): Map<UnderlayAddress, PeerTraffic> {
+    const total = new Map<UnderlayAddress, PeerTraffic>()
     for (const worker of this.workers) mergeTraffic(total, worker.traffic())
     return total
   }

@@ -1,5 +1,13 @@
 // What the daemon asks of whatever moves its packets: our userspace engine, or the kernel's VTEP.
-import type { Feature, Ipv4Prefix, Ipv6Prefix, Offender, PeerTraffic, WorkerDriver } from '../../dataplane/index.ts'
+import type {
+  Feature,
+  Ipv4Prefix,
+  Ipv6Prefix,
+  Offender,
+  PeerTraffic,
+  UnderlayAddress,
+  WorkerDriver,
+} from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** What is known of this node before it has a lease. Addresses are unsigned 32-bit numbers. */
@@ -72,7 +80,7 @@ export interface Dataplane {
    * What passed between this node and each peer, by underlay address (unsigned); times by monotonicClock. `null` where
    * nobody counts per peer.
    */
-  traffic(): ReadonlyMap<number, PeerTraffic> | null
+  traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null
   /** How often each thread that moves packets was replaced after it had died; empty where there are none. */
   workerRestarts(): readonly number[]
   /** Who was refused by the source check lately, the latest first; none where another does the checking. */

@@ -1,6 +1,6 @@
 // How it stands between this node and each peer, from what the dataplane counted: whether packets come and go, and
 // above all whether we send and nothing comes back, which no single counter shows. Looked at about once a second.
-import type { PeerTraffic } from '../../dataplane/index.ts'
+import type { PeerTraffic, UnderlayAddress } from '../../dataplane/index.ts'
 
 /**
  * `active`: something came lately. `sending`: something was sent lately, and an answer may yet come. `no-answer`: we go
@@ -23,15 +23,15 @@ interface Memory {
 }
 
 export class PeerWatch {
-  readonly #peers = new Map<number, Memory>()
+  readonly #peers = new Map<UnderlayAddress, Memory>()
 
   /** Takes in what was counted up to `nowMs` (the dataplane's clock) and judges each peer, by its underlay address. */
-  look(traffic: ReadonlyMap<number, PeerTraffic>, nowMs: number): Map<number, PeerState> {
+  look(traffic: ReadonlyMap<UnderlayAddress, PeerTraffic>, nowMs: number): Map<UnderlayAddress, PeerState> {
     for (const address of this.#peers.keys()) if (!traffic.has(address)) this.#peers.delete(address)
     return new Map([...traffic].map(([address, seen]) => [address, this.#judge(address, seen, nowMs)]))
   }
 
-  #judge(address: number, seen: PeerTraffic, nowMs: number): PeerState {
+  #judge(address: UnderlayAddress, seen: PeerTraffic, nowMs: number): PeerState {
     const memory = this.#peers.get(address) ?? { receivedPackets: 0, answeredPackets: 0, waitingSinceMs: null }
     this.#peers.set(address, memory)
     // Fewer than before: counted anew since the peer was away.

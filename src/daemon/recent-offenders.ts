@@ -1,5 +1,5 @@
 // Whom the source check refused lately, from the reports of all workers: for status.json, and one log line a minute.
-import { formatAddress, formatIpv4, OFFENDERS_KEPT, type Offender } from '../../dataplane/index.ts'
+import { formatAddress, OFFENDERS_KEPT, type Offender } from '../../dataplane/index.ts'
 import type { Log } from '../log.ts'
 
 export class RecentOffenders {
@@ -32,7 +32,7 @@ export class RecentOffenders {
 
   /** The sentence is always the same, so that the log counts repetitions and a flood fills no disk. */
   #tell({ outerSource, innerSource, reason }: Offender): void {
-    const fields = { outerSource: formatIpv4(outerSource), innerSource: formatAddress(innerSource), reason }
+    const fields = { outerSource: formatAddress(outerSource), innerSource: formatAddress(innerSource), reason }
     this.#log.warn('packets-refused', 'the source check refused packets; status.json lists whose', fields)
   }
 }

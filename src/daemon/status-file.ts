@@ -156,7 +156,7 @@ export function statusOf(
     health: memory.health?.look() ?? null,
     hostProblem: agent.hostProblem,
     offenders: dataplane.offenders().map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {
-      const [outer, inner] = [formatIpv4(outerSource), formatAddress(innerSource)]
+      const [outer, inner] = [formatAddress(outerSource), formatAddress(innerSource)]
       return { outerSource: outer, innerSource: inner, reason, packets, lastSeen: new Date(lastSeenMs).toISOString() }
     }),
     counters,

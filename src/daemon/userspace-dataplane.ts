@@ -10,6 +10,7 @@ import {
   type OpenTun,
   type PeerTraffic,
   type RecordedStep,
+  type UnderlayAddress,
   type WorkerDriver,
   WorkerGroup,
   type WorkerReport,
@@ -61,7 +62,7 @@ export class UserspaceDataplane implements Dataplane {
   /** The books as they were closed. */
   #lastCounters: Readonly<Record<string, number>> = {}
   /** Of workers that are gone for good. */
-  #pastTraffic: ReadonlyMap<number, PeerTraffic> | null = null
+  #pastTraffic: ReadonlyMap<UnderlayAddress, PeerTraffic> | null = null
   #pastRestarts: readonly number[] = []
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
@@ -238,7 +239,7 @@ export class UserspaceDataplane implements Dataplane {
     }
   }
 
-  traffic(): ReadonlyMap<number, PeerTraffic> | null {
+  traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null {
     const traffic = this.#workers?.traffic()
     if (traffic === undefined) return this.#pastTraffic
     mergeTraffic(traffic, this.#pastTraffic ?? new Map())

@@ -1,13 +1,5 @@
 // Words for steps. The engine emits data; this is the only place that turns it into sentences.
-import {
-  type ForwardingEntry,
-  formatAddress,
-  formatEntry,
-  formatIpv4,
-  formatMac,
-  STEPS,
-  type Step,
-} from '../../dataplane/index.ts'
+import { type ForwardingEntry, formatAddress, formatEntry, formatMac, STEPS, type Step } from '../../dataplane/index.ts'
 
 const GSO_NAMES: Readonly<Record<number, string>> = { 0: 'none', 1: 'TCPv4', 5: 'UDP' }
 const ECN_NAMES = ['Not-ECT', 'ECT(1)', 'ECT(0)', 'CE'] as const
@@ -35,7 +27,7 @@ function sentenceFor(step: Step): string {
     case 'encap':
       return `${step.headerLength} bytes of tunnel header in front, outer ECN ${ecnText(step.outerTos)}`
     case 'send':
-      return `${step.packets} packet(s), ${step.bytes} bytes to ${formatIpv4(step.address)}:${step.port}${outcome(step.errno)}`
+      return `${step.packets} packet(s), ${step.bytes} bytes to ${endpoint(step)}${outcome(step.errno)}`
     default:
       return inboundSentence(step)
   }
@@ -46,7 +38,7 @@ type InboundStep = Exclude<Step, { kind: 'tun-read' | 'lookup' | 'fit' | 'segmen
 function inboundSentence(step: InboundStep): string {
   switch (step.kind) {
     case 'receive':
-      return `${step.length} bytes from ${formatIpv4(step.address)}:${step.port}${
+      return `${step.length} bytes from ${endpoint(step)}${
         step.segmentSize > 0 ? `, a train of ${step.segmentSize} bytes each` : ''
       }`
     case 'decap':
@@ -83,4 +75,10 @@ function ecnText(tos: number): string {
 
 function outcome(errno: number): string {
   return errno === 0 ? '' : `: failed, errno ${errno}`
+}
+
+/** `192.168.56.12:8472`, `[fd00::12]:8472`. */
+function endpoint({ address, port }: { readonly address: number | bigint; readonly port: number }): string {
+  const text = formatAddress(address)
+  return typeof address === 'number' ? `${text}:${port}` : `[${text}]:${port}`
 }

@@ -4,7 +4,7 @@ import { setImmediate as immediate } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { EINPROGRESS } from '../../dataplane/io/errno.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { openSenders, receiveOneByOne } from '../../dataplane/io/linux/udp-socket.ts'
+import { openSenders, receiveOneByOne } from '../../dataplane/io/linux/udp-open.ts'
 import { DgramSocket, type DgramSocketOptions } from '../../dataplane/io/node/dgram-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import type { Settled } from '../../dataplane/io/underlay-socket.ts'
@@ -17,10 +17,16 @@ import {
   UNDERLAY_PORT,
   underlaySocketCompliance,
 } from '../compliance/underlay-socket.ts'
-import { oneDatagram, openOnLoopback } from '../support/loopback-socket.ts'
+import {
+  addWideAddresses,
+  loopbackAddress,
+  oneDatagram,
+  openOnLoopback,
+  WIDE_LOOPBACK,
+} from '../support/loopback-socket.ts'
 import { inNetwork, NamespaceSocket } from '../support/namespace-socket.ts'
 import { ownNamespace } from '../support/own-namespace.ts'
-import { countingBytes, ip } from '../support/packets.ts'
+import { countingBytes } from '../support/packets.ts'
 import { slowLoopback, until } from '../support/running-worker.ts'
 
 const MEMORY_BYTES = 16 * 1024 * 1024
@@ -39,8 +45,9 @@ interface DgramHarness extends SocketHarness {
   rooms(): number
 }
 
-function harness({ sourcePorts = 0 } = {}): DgramHarness {
+function harness({ sourcePorts = 0, wide = false } = {}): DgramHarness {
   const namespace = ownNamespace()
+  if (wide) addWideAddresses(namespace)
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
   let rooms = 0
   const socketOf = (fd: number, rest: Partial<DgramSocketOptions> = {}) => {
@@ -49,14 +56,15 @@ function harness({ sourcePorts = 0 } = {}): DgramHarness {
       onRoom: () => {
         rooms += 1
       },
+      ...(wide ? { addresses: WIDE_LOOPBACK } : {}),
       ...rest,
     })
     onTestFinished(() => socket.close())
     return socket
   }
-  const [nearFd, farFd] = [NEAR, FAR].map((address) => openOnLoopback(namespace, address).fd) as [number, number]
+  const [nearFd, farFd] = [NEAR, FAR].map((address) => openOnLoopback(namespace, address, wide).fd) as [number, number]
   for (const fd of [nearFd, farFd]) receiveOneByOne(fd)
-  const senderFds = inNetwork(namespace, () => openSenders(ip(NEAR), sourcePorts))
+  const senderFds = inNetwork(namespace, () => openSenders(loopbackAddress(NEAR, wide), sourcePorts))
   const near = socketOf(nearFd, { senderFds })
   const far = socketOf(farFd)
   const fates = new Map<number, number>()
@@ -77,6 +85,8 @@ function harness({ sourcePorts = 0 } = {}): DgramHarness {
 }
 
 const frameOf = (n: number) => ({ bytes: countingBytes(900 + (n % 7), n) })
+
+describe('a socket of Node of IPv6', () => underlaySocketCompliance(() => harness({ wide: true })))
 
 describe('a socket of Node', () => {
   underlaySocketCompliance(() => harness())

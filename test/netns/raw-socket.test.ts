@@ -18,10 +18,16 @@ import {
   underlaySocketCompliance,
 } from '../compliance/underlay-socket.ts'
 import { Capture } from '../support/capture.ts'
-import { oneDatagram, openOnLoopback } from '../support/loopback-socket.ts'
+import {
+  addWideAddresses,
+  loopbackAddress,
+  oneDatagram,
+  openOnLoopback,
+  WIDE_LOOPBACK,
+} from '../support/loopback-socket.ts'
 import { inNetwork } from '../support/namespace-socket.ts'
 import { ip as iproute, ownNamespace } from '../support/own-namespace.ts'
-import { countingBytes, ip, udpPacket } from '../support/packets.ts'
+import { countingBytes, udpPacket } from '../support/packets.ts'
 import { skipWithoutRawSocket } from '../support/raw-socket-here.ts'
 import { vxlanFrame } from '../support/vxlan-frame.ts'
 
@@ -31,23 +37,31 @@ const FIRST_PORT = 50_000
 interface RawOptions {
   readonly mtu?: number
   readonly ports?: number
+  readonly wide?: boolean
 }
 
 /** The package makes its socket when it is asked for: in the namespace. */
-function harness({ mtu = 65536, ports = 1 }: RawOptions = {}): SocketHarness & { readonly namespace: string } {
+function harness({
+  mtu = 65536,
+  ports = 1,
+  wide = false,
+}: RawOptions = {}): SocketHarness & { readonly namespace: string } {
   const namespace = ownNamespace()
   iproute('-n', namespace, 'link', 'set', 'lo', 'mtu', String(mtu))
+  if (wide) addWideAddresses(namespace)
+  const addresses = wide ? { addresses: WIDE_LOOPBACK } : {}
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
   const open = (address: string) => {
-    const { fd, receivesMerged } = openOnLoopback(namespace, address)
+    const { fd, receivesMerged } = openOnLoopback(namespace, address, wide)
     onTestFinished(() => void libc.close(fd))
-    return { socket: new UdpSocket(memory, { fd, maxSegments: 1 }), merges: receivesMerged }
+    return { socket: new UdpSocket(memory, { fd, maxSegments: 1, ...addresses }), merges: receivesMerged }
   }
   const [near, far] = [open(NEAR), open(FAR)]
-  const sender = inNetwork(namespace, () => openRawSender())
+  const sender = inNetwork(namespace, () => openRawSender(wide ? 6 : 4))
   if ('kind' in sender) throw new Error(sender.why)
   const firstPort = ports === 1 ? UNDERLAY_PORT : FIRST_PORT
-  const options = { sender, udpSocket: near.socket, address: ip(NEAR), firstPort, ports, pause: () => undefined }
+  const address = loopbackAddress(NEAR, wide)
+  const options = { sender, udpSocket: near.socket, address, ...addresses, firstPort, ports, pause: () => undefined }
   const raw = new RawSocket(memory, options)
   onTestFinished(() => raw.close())
   return {
@@ -63,25 +77,38 @@ function outer(notes: readonly FieldNote[], layer: string, name: string): string
   return notes.find((note) => note.layer === layer && note.name === name)?.value
 }
 
+describe('a raw socket of IPv6', () => {
+  beforeEach(skipWithoutRawSocket)
+
+  underlaySocketCompliance(() => harness({ wide: true }))
+
+  test('leaves what is too large for the link to the kernel, which fragments it', async () => {
+    const exchange = new Exchange(harness({ wide: true, mtu: 1500 }))
+    const frames = [1452, 1453, 9000].map((size, n) => ({ bytes: countingBytes(size, n), alone: true }))
+    expect(exchange.send(...frames)).toEqual([0, 0, 0])
+    expect(await exchange.arrived(3)).toHaveLength(3)
+  })
+})
+
 describe('a raw socket', () => {
   beforeEach(skipWithoutRawSocket)
 
   underlaySocketCompliance(() => harness())
 
-  test('leaves what is too large for the link to the kernel, which fragments it', () => {
+  test('leaves what is too large for the link to the kernel, which fragments it', async () => {
     const exchange = new Exchange(harness({ mtu: 1500 }))
     const frames = [1472, 1473, 9000].map((size, n) => ({ bytes: countingBytes(size, n), alone: true }))
     expect(exchange.send(...frames)).toEqual([0, 0, 0])
-    const arrived = exchange.receive().map(({ bytes }) => bytes)
+    const arrived = (await exchange.arrived(3)).map(({ bytes }) => bytes)
     expect(arrived).toHaveLength(3)
     for (const { bytes } of frames) expect(arrived.some((one) => Buffer.compare(one, bytes) === 0)).toBe(true)
   })
 
-  test('sends every flow from its port of the range, without a socket there', () => {
+  test('sends every flow from its port of the range, without a socket there', async () => {
     const exchange = new Exchange(harness({ ports: 10_000 }))
     const senders = [0, 9999, 1, 0, 9999, 1]
     exchange.send(...senders.map((sender, n) => ({ bytes: countingBytes(60, n), sender })))
-    const ports = exchange.receive().map(({ port }) => port)
+    const ports = (await exchange.arrived(senders.length)).map(({ port }) => port)
     expect(ports).toEqual(senders.map((sender) => FIRST_PORT + sender))
   })
 

@@ -11,8 +11,8 @@ import {
   openUdpSocket,
   openUdpSockets,
   receiveOneByOne,
-  UdpSocket,
-} from '../../dataplane/io/linux/udp-socket.ts'
+} from '../../dataplane/io/linux/udp-open.ts'
+import { UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import {
@@ -23,7 +23,7 @@ import {
   UNDERLAY_PORT,
   underlaySocketCompliance,
 } from '../compliance/underlay-socket.ts'
-import { oneDatagram, openOnLoopback } from '../support/loopback-socket.ts'
+import { addWideAddresses, oneDatagram, openOnLoopback, WIDE_LOOPBACK } from '../support/loopback-socket.ts'
 import { inNetwork, NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip as iproute, ownNamespace } from '../support/own-namespace.ts'
 import { countingBytes, ip } from '../support/packets.ts'
@@ -31,8 +31,8 @@ import { countingBytes, ip } from '../support/packets.ts'
 const MEMORY_BYTES = 16 * 1024 * 1024
 const EBADF = 9
 
-function open(namespace: string, address: string): OpenUdpSocket {
-  const opened = openOnLoopback(namespace, address)
+function open(namespace: string, address: string, wide: boolean): OpenUdpSocket {
+  const opened = openOnLoopback(namespace, address, wide)
   onTestFinished(() => void libc.close(opened.fd))
   return opened
 }
@@ -42,15 +42,22 @@ interface UdpHarness extends SocketHarness {
   readonly opened: OpenUdpSocket
 }
 
-function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536, plain = false } = {}): UdpHarness {
+function harness({
+  maxSegments = Number.POSITIVE_INFINITY,
+  mtu = 65536,
+  plain = false,
+  wide = false,
+} = {}): UdpHarness {
   const namespace = ownNamespace()
   iproute('-n', namespace, 'link', 'set', 'lo', 'mtu', String(mtu))
+  if (wide) addWideAddresses(namespace)
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
-  const [near, far] = [open(namespace, NEAR), open(namespace, FAR)]
+  const [near, far] = [open(namespace, NEAR, wide), open(namespace, FAR, wide)]
+  const addresses = wide ? { addresses: WIDE_LOOPBACK } : {}
   const socketOf = ({ fd, maxSegments: granted }: OpenUdpSocket) => {
-    if (!plain) return new UdpSocket(memory, { fd, maxSegments: Math.min(granted, maxSegments) })
+    if (!plain) return new UdpSocket(memory, { fd, maxSegments: Math.min(granted, maxSegments), ...addresses })
     receiveOneByOne(fd)
-    return new UdpSocket(memory, { fd, maxSegments: 1, messagesPerCall: 1 })
+    return new UdpSocket(memory, { fd, maxSegments: 1, messagesPerCall: 1, ...addresses })
   }
   const nearSocket = socketOf(near)
   return {
@@ -61,6 +68,7 @@ function harness({ maxSegments = Number.POSITIVE_INFINITY, mtu = 65536, plain = 
     far: socketOf(far),
     merges: far.receivesMerged && !plain,
     oneByOne: plain,
+    ...(wide ? { largestBytes: 65527 } : {}),
     deliver: (datagram) => nearSocket.send(oneDatagram(memory, datagram)),
   }
 }
@@ -69,9 +77,14 @@ describe('a UDP socket', () => underlaySocketCompliance(() => harness()))
 describe('a UDP socket that sends one by one', () => underlaySocketCompliance(() => harness({ maxSegments: 1 })))
 describe('a UDP socket with one datagram a call', () => underlaySocketCompliance(() => harness({ plain: true })))
 
+describe('a UDP socket of IPv6', () => underlaySocketCompliance(() => harness({ wide: true })))
+describe('a UDP socket of IPv6 with one datagram a call', () =>
+  underlaySocketCompliance(() => harness({ wide: true, plain: true })))
+
 describe('segmented sends that are tried on this kernel', () => {
   test('arrive as what went in', () => {
     expect(inNetwork(ownNamespace(), () => testSegmentedSend(ip(NEAR)))).toBe('passed')
+    expect(inNetwork(ownNamespace(), () => testSegmentedSend(1n))).toBe('passed')
   })
 
   test('are no proof where the address is not ours', () => {

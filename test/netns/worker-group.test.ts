@@ -2,7 +2,8 @@
 // its worker once both sides have spoken, and its source port does not depend on who sends it.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { openUdpSocket, UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
+import { openUdpSocket } from '../../dataplane/io/linux/udp-open.ts'
+import { UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import type { RecordedStep } from '../../dataplane/worker/messages.ts'

@@ -5,7 +5,7 @@ import { EACCES, EADDRINUSE, EADDRNOTAVAIL, EBUSY, EINVAL, EIO, EPERM } from '..
 import { openSender } from '../../dataplane/io/linux/datagram-sender.ts'
 import { testSegmentedSend } from '../../dataplane/io/linux/gso-self-test.ts'
 import { deviceMtu, openTun, openTunQueues, setPersistent } from '../../dataplane/io/linux/tun.ts'
-import { openSenders, openUdpSocket, openUdpSockets } from '../../dataplane/io/linux/udp-socket.ts'
+import { openSenders, openUdpSocket, openUdpSockets } from '../../dataplane/io/linux/udp-open.ts'
 import { closeDescriptor, makeDoorbell } from '../../dataplane/worker/descriptors.ts'
 import { type ErrorRow, rowsOf } from './error-row.ts'
 import { closes, GRANTED_FD, grantAllBut, scripted } from './scripted-libc.ts'

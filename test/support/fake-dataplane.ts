@@ -1,6 +1,7 @@
 // A dataplane that moves nothing and remembers what it was told.
 import type { Offender } from '../../dataplane/engine/offenders.ts'
 import type { PeerTraffic } from '../../dataplane/engine/peer-activity.ts'
+import type { UnderlayAddress } from '../../dataplane/forwarding/remote-vtep.ts'
 import { type Feature, works } from '../../dataplane/io/feature.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from '../../src/daemon/dataplane.ts'
@@ -71,7 +72,7 @@ export class FakeDataplane implements Dataplane {
     return { 'outbound.packets.read': 7 }
   }
 
-  traffic(): ReadonlyMap<number, PeerTraffic> | null {
+  traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null {
     return this.passed
   }
 

@@ -3,9 +3,10 @@
 import { release } from 'node:os'
 import { onTestFinished } from 'vitest'
 import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
+import type { UnderlayAddress } from '../../dataplane/forwarding/remote-vtep.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
 import { openTunQueues } from '../../dataplane/io/linux/tun.ts'
-import { openSenders, openUdpSockets, receiveOneByOne } from '../../dataplane/io/linux/udp-socket.ts'
+import { openSenders, openUdpSockets, receiveOneByOne } from '../../dataplane/io/linux/udp-open.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
 import type { WorkerDriver, WorkerReport } from '../../dataplane/worker/messages.ts'
 import type * as Built from '../../dataplane/worker/worker-group.ts'
@@ -49,15 +50,28 @@ export async function runningWorkers(count: number, sourcePorts = 0, driver: Wor
   const namespace = ownNamespace()
   iproute('netns', 'exec', namespace, 'sysctl', '-qw', 'net.ipv6.conf.all.disable_ipv6=1')
   const tunFds = makeTuns(namespace, count)
-  const sockets = inNetwork(namespace, () => openUdpSockets(ip(HERE.underlay), UNDERLAY_PORT, release(), count))
+  return startGroup(namespace, tunFds, { underlay: ip(HERE.underlay), sourcePorts, driver })
+}
+
+interface GroupOptions {
+  readonly underlay: UnderlayAddress
+  readonly sourcePorts?: number
+  readonly driver?: WorkerDriver
+  readonly settings?: Partial<Built.WorkerGroupOptions['settings']>
+}
+
+/** A worker of node A for each queue; stopped when the test is over. */
+export async function startGroup(namespace: string, tunFds: readonly number[], given: GroupOptions) {
+  const { underlay, sourcePorts = 0, driver = 'offload' } = given
+  const sockets = inNetwork(namespace, () => openUdpSockets(underlay, UNDERLAY_PORT, release(), tunFds.length))
   if ('errno' in sockets) throw new Error(`${sockets.step}: errno ${sockets.errno}`)
-  const senderFds = inNetwork(namespace, () => openSenders(ip(HERE.underlay), sourcePorts))
+  const senderFds = inNetwork(namespace, () => openSenders(underlay, sourcePorts))
   const reports: WorkerReport[] = []
   const deaths: Death[] = []
   if (driver === 'dgram') for (const { fd } of sockets) receiveOneByOne(fd)
   const options: Built.WorkerGroupOptions = {
     driver,
-    underlayAddress: ip(HERE.underlay),
+    underlayAddress: underlay,
     rawPorts: { firstPort: UNDERLAY_PORT, ports: 1 },
     queues: tunFds.map((tunFd, index) => ({ tunFd, socketFd: sockets[index]!.fd })),
     senderFds,
@@ -75,6 +89,7 @@ export async function runningWorkers(count: number, sourcePorts = 0, driver: Wor
       countsHop: false,
       mergeTcp: true,
       mergeUdp: true,
+      ...given.settings,
     },
     onReport: (report) => reports.push(report),
     onDeath: ({ message }, delayMs) => deaths.push({ message, delayMs }),

@@ -3,8 +3,9 @@
 import { PacketMemory } from '../../memory/packet-memory.ts'
 import { ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
 import { SendBatch } from '../send-batch.ts'
+import type { SocketAddresses } from '../socket-addresses.ts'
 import * as libc from './libc.ts'
-import { AF_INET, portOf, SOCKADDR_BYTES, socketAddress } from './message-header.ts'
+import { familyOf, portOf, SOCKADDR_BYTES, socketAddress } from './message-header.ts'
 import { PollSet } from './poll-set.ts'
 import { UdpSocket } from './udp-socket.ts'
 
@@ -20,14 +21,12 @@ const MEMORY_BYTES = (SEGMENTS + 8) * SLOT_BYTES
 /** `unknown`: nothing came back, or no socket could be had, which says nothing of segments. */
 export type SelfTestResult = 'passed' | 'refused' | 'damaged' | 'unknown'
 
-/**
- * Tries segmented sends between two sockets on ephemeral ports of `address` (unsigned 32-bit). Takes at most 150 ms.
- */
-export function testSegmentedSend(address: number): SelfTestResult {
+/** Tries segmented sends between two sockets on ephemeral ports of `address`. Takes at most 150 ms. */
+export function testSegmentedSend(address: number | bigint): SelfTestResult {
   const fds: number[] = []
   try {
     for (let count = 0; count < 2; count++) {
-      const fd = libc.socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
+      const fd = libc.socket(familyOf(address), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
       if (fd < 0) return 'unknown'
       fds.push(fd)
       if (libc.bind(fd, socketAddress(address, 0)) < 0) return 'unknown'
@@ -40,23 +39,33 @@ export function testSegmentedSend(address: number): SelfTestResult {
   }
 }
 
-function exchange(address: number, port: number, senderFd: number, receiverFd: number): SelfTestResult {
+function exchange(address: number | bigint, port: number, senderFd: number, receiverFd: number): SelfTestResult {
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
   const batch = new SendBatch(memory, SEGMENTS)
   const at = memory.reserve(SEGMENTS * SEGMENT_BYTES)
   for (let byte = 0; byte < SEGMENTS * SEGMENT_BYTES; byte++) memory.bytes[at + byte] = (byte * 31) & 0xff
   for (let segment = 0; segment < SEGMENTS; segment++) {
-    batch.frame(address, port, 0, SEGMENT_BYTES, false)
+    batch.frame(typeof address === 'number' ? address : 0, port, 0, SEGMENT_BYTES, false)
     batch.add(at + segment * SEGMENT_BYTES, SEGMENT_BYTES)
   }
-  new UdpSocket(memory, { fd: senderFd, maxSegments: SEGMENTS }).send(batch)
+  new UdpSocket(memory, { fd: senderFd, maxSegments: SEGMENTS, ...only(address) }).send(batch)
   if (batch.resent > 0) return batch.sentPackets[0] === 0 ? 'unknown' : 'refused'
   if (batch.errno[0] !== 0) return 'unknown'
-  return compare(memory, at, receiverFd)
+  return compare(memory, at, receiverFd, address)
 }
 
-function compare(memory: PacketMemory, at: number, receiverFd: number): SelfTestResult {
-  const receiver = new UdpSocket(memory, { fd: receiverFd, maxSegments: 1 })
+/** Whatever the number, it is this address, where numbers are needed at all. */
+function only(address: number | bigint): { addresses?: SocketAddresses } {
+  if (typeof address === 'number') return {}
+  const write = (_number: number, view: DataView, at: number) => {
+    view.setBigUint64(at, address >> 64n)
+    view.setBigUint64(at + 8, address & 0xffff_ffff_ffff_ffffn)
+  }
+  return { addresses: { numberOf: () => 0, write } }
+}
+
+function compare(memory: PacketMemory, at: number, receiverFd: number, address: number | bigint): SelfTestResult {
+  const receiver = new UdpSocket(memory, { fd: receiverFd, maxSegments: 1, ...only(address) })
   const slots = new ReceiveSlots(memory, SEGMENTS)
   const arrival = new PollSet(memory, [receiverFd])
   for (let segment = 0; segment < SEGMENTS; ) {

@@ -1,6 +1,7 @@
 // The structures that sendmmsg(2) and recvmmsg(2) read and write, laid out in packet memory. LP64, little-endian:
 // x86-64 and arm64 alike. Offsets from bits/socket.h, netinet/in.h and linux/socket.h.
 import { IOVEC_BYTES, type PacketMemory } from '../../memory/packet-memory.ts'
+import type { SocketAddresses } from '../socket-addresses.ts'
 
 /** struct mmsghdr: struct msghdr (56 bytes) and msg_len. */
 const MMSGHDR_BYTES = 64
@@ -13,10 +14,14 @@ const CONTROL_LENGTH = 40
 const FLAGS = 48
 const RECEIVED_LENGTH = 56
 
-/** struct sockaddr_in. */
-export const SOCKADDR_BYTES = 16
+/** struct sockaddr_in6, the longer one of the two. */
+export const SOCKADDR_BYTES = 28
+const SOCKADDR_IN_BYTES = 16
 const PORT = 2
 const ADDRESS = 4
+const WIDE_ADDRESS = 8
+/** Names are kept on this stride. */
+const NAME_BYTES = 32
 
 /** struct cmsghdr: length, level, type; data follows, entries are padded to 8 bytes. */
 const CMSG_HEADER_BYTES = 16
@@ -24,10 +29,13 @@ const CMSG_LEVEL = 8
 const CMSG_TYPE = 12
 
 export const AF_INET = 2
+export const AF_INET6 = 10
 const SOL_IP = 0
+const SOL_IPV6 = 41
 const SOL_SOCKET = 1
 const SOL_UDP = 17
 const IP_TOS = 1
+const IPV6_TCLASS = 67
 const UDP_SEGMENT = 103
 const UDP_GRO = 104
 const SO_RXQ_OVFL = 40
@@ -35,17 +43,27 @@ const SO_RXQ_OVFL = 40
 /** Room for control data of one message: segment size, TOS and overflow count, 24 bytes each, with some to spare. */
 const CONTROL_BYTES = 96
 
-/** struct sockaddr_in for bind(2): address and port as numbers. */
-export function socketAddress(address: number, port: number): Uint8Array {
-  const bytes = new Uint8Array(SOCKADDR_BYTES)
+/** The family of sockets for an address: IPv4 addresses are numbers, IPv6 ones bigints. */
+export function familyOf(address: number | bigint): number {
+  return typeof address === 'number' ? AF_INET : AF_INET6
+}
+
+/** struct sockaddr_in or sockaddr_in6 for bind(2). */
+export function socketAddress(address: number | bigint, port: number): Uint8Array {
+  const bytes = new Uint8Array(typeof address === 'number' ? SOCKADDR_IN_BYTES : SOCKADDR_BYTES)
   const view = new DataView(bytes.buffer)
-  view.setUint16(0, AF_INET, true)
+  view.setUint16(0, familyOf(address), true)
   view.setUint16(PORT, port)
-  view.setUint32(ADDRESS, address)
+  if (typeof address === 'number') {
+    view.setUint32(ADDRESS, address)
+  } else {
+    view.setBigUint64(WIDE_ADDRESS, address >> 64n)
+    view.setBigUint64(WIDE_ADDRESS + 8, address & 0xffff_ffff_ffff_ffffn)
+  }
   return bytes
 }
 
-/** Port of a struct sockaddr_in. */
+/** Port of either. */
 export function portOf(name: Uint8Array): number {
   return new DataView(name.buffer, name.byteOffset).getUint16(PORT)
 }
@@ -57,19 +75,22 @@ export class MessageHeaders {
   readonly #headers: number
   readonly #names: number
   readonly #controls: number
+  /** What there is to know of IPv6, `null` for headers of IPv4. */
+  readonly #wide: SocketAddresses | null
 
-  constructor(memory: PacketMemory, count: number) {
+  constructor(memory: PacketMemory, count: number, wide: SocketAddresses | null = null) {
+    this.#wide = wide
     this.#memory = memory
     this.#view = memory.view
     this.#headers = memory.reserve(count * MMSGHDR_BYTES)
-    this.#names = memory.reserve(count * SOCKADDR_BYTES)
+    this.#names = memory.reserve(count * NAME_BYTES)
     this.#controls = memory.reserve(count * CONTROL_BYTES)
     for (let index = 0; index < count; index++) {
       const header = this.#header(index)
-      this.#setPointer(header + NAME, this.#names + index * SOCKADDR_BYTES)
+      this.#setPointer(header + NAME, this.#name(index))
       this.#setPointer(header + CONTROL, this.#control(index))
-      this.#view.setUint32(header + NAME_LENGTH, SOCKADDR_BYTES, true)
-      this.#view.setUint16(this.#names + index * SOCKADDR_BYTES, AF_INET, true)
+      this.#view.setUint32(header + NAME_LENGTH, wide === null ? SOCKADDR_IN_BYTES : SOCKADDR_BYTES, true)
+      this.#view.setUint16(this.#name(index), wide === null ? AF_INET : AF_INET6, true)
     }
   }
 
@@ -80,6 +101,10 @@ export class MessageHeaders {
 
   #header(index: number): number {
     return this.#headers + index * MMSGHDR_BYTES
+  }
+
+  #name(index: number): number {
+    return this.#names + index * NAME_BYTES
   }
 
   #control(index: number): number {
@@ -98,10 +123,12 @@ export class MessageHeaders {
     this.#view.setUint32(header + IOV_LENGTH, count, true)
   }
 
+  /** `address` as a SendBatch carries it. */
   setDestination(index: number, address: number, port: number): void {
-    const name = this.#names + index * SOCKADDR_BYTES
+    const name = this.#name(index)
     this.#view.setUint16(name + PORT, port)
-    this.#view.setUint32(name + ADDRESS, address)
+    if (this.#wide === null) this.#view.setUint32(name + ADDRESS, address)
+    else this.#wide.write(address, this.#view, name + WIDE_ADDRESS)
   }
 
   /** Control data of a send: `segmentSize` (0: one datagram) and the outer `tos` (0: the socket's own). */
@@ -118,8 +145,8 @@ export class MessageHeaders {
     }
     if (tos !== 0) {
       view.setUint32(control + length, CMSG_HEADER_BYTES + 4, true)
-      view.setUint32(control + length + CMSG_LEVEL, SOL_IP, true)
-      view.setUint32(control + length + CMSG_TYPE, IP_TOS, true)
+      view.setUint32(control + length + CMSG_LEVEL, this.#wide === null ? SOL_IP : SOL_IPV6, true)
+      view.setUint32(control + length + CMSG_TYPE, this.#wide === null ? IP_TOS : IPV6_TCLASS, true)
       view.setUint32(control + length + CMSG_HEADER_BYTES, tos, true)
       length += CMSG_HEADER_BYTES + 8
     }
@@ -129,7 +156,7 @@ export class MessageHeaders {
   /** Makes header `index` ready to receive: the kernel shrinks these lengths to what it wrote. */
   resetReceive(index: number): void {
     const header = this.#header(index)
-    this.#view.setUint32(header + NAME_LENGTH, SOCKADDR_BYTES, true)
+    this.#view.setUint32(header + NAME_LENGTH, NAME_BYTES, true)
     this.#view.setUint32(header + CONTROL_LENGTH, CONTROL_BYTES, true)
     this.#view.setUint32(header + FLAGS, 0, true)
   }
@@ -142,12 +169,15 @@ export class MessageHeaders {
     return this.#view.getUint32(this.#header(index) + FLAGS, true)
   }
 
+  /** As a SendBatch would carry it. */
   sourceAddress(index: number): number {
-    return this.#view.getUint32(this.#names + index * SOCKADDR_BYTES + ADDRESS)
+    const name = this.#name(index)
+    if (this.#wide === null) return this.#view.getUint32(name + ADDRESS)
+    return this.#wide.numberOf(this.#view, name + WIDE_ADDRESS)
   }
 
   sourcePort(index: number): number {
-    return this.#view.getUint16(this.#names + index * SOCKADDR_BYTES + PORT)
+    return this.#view.getUint16(this.#name(index) + PORT)
   }
 
   /** Control data that came with datagram `index`, into the fields of `into`. Absent ones are left as they are. */
@@ -164,6 +194,7 @@ export class MessageHeaders {
       const data = at + CMSG_HEADER_BYTES
       if (level === SOL_UDP && type === UDP_GRO) into.segmentSize = view.getUint32(data, true)
       else if (level === SOL_IP && type === IP_TOS) into.tos = view.getUint8(data)
+      else if (level === SOL_IPV6 && type === IPV6_TCLASS) into.tos = view.getUint32(data, true) & 0xff
       else if (level === SOL_SOCKET && type === SO_RXQ_OVFL) into.overflowed = view.getUint32(data, true)
       at += (entryBytes + 7) & ~7
     }

@@ -2,6 +2,7 @@
 // where UDP_SEGMENT has been refused at work; slower, never lossy.
 import { IOVEC_BYTES, type PacketMemory } from '../../memory/packet-memory.ts'
 import type { SendBatch } from '../send-batch.ts'
+import type { SocketAddresses } from '../socket-addresses.ts'
 import { MessageHeaders } from './message-header.ts'
 
 /** Datagrams prepared at a time. */
@@ -21,9 +22,9 @@ export class SingleSends {
   #offset = 0
   #bytesLeft = 0
 
-  constructor(memory: PacketMemory) {
+  constructor(memory: PacketMemory, addresses: SocketAddresses | null = null) {
     this.#memory = memory
-    this.headers = new MessageHeaders(memory, DATAGRAMS)
+    this.headers = new MessageHeaders(memory, DATAGRAMS, addresses)
     this.#iovecs = memory.reserve(DATAGRAMS * PIECES_PER_DATAGRAM * IOVEC_BYTES)
   }
 

@@ -3,7 +3,7 @@
 import { type Feature, lost, unwanted, works } from '../feature.ts'
 import { isKernelAtLeast } from '../kernel-release.ts'
 import type { SelfTestResult } from './gso-self-test.ts'
-import type { OpenUdpSocket } from './udp-socket.ts'
+import type { OpenUdpSocket } from './udp-open.ts'
 
 /** `auto`: unless the kernel is known to be at fault or the self-test fails; `on`: whenever the kernel grants it. */
 export type UdpGsoMode = 'auto' | 'on' | 'off'

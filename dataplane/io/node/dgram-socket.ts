@@ -3,10 +3,11 @@
 // tells what became of a send only later, and shows no control data: congestion marks are neither read nor written.
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram'
 import type { PacketMemory } from '../../memory/packet-memory.ts'
-import { formatIpv4, parseIpv4 } from '../../wire/address.ts'
+import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from '../../wire/address.ts'
 import { EINPROGRESS, EIO, EMSGSIZE } from '../errno.ts'
 import type { ReceiveSlots } from '../receive-slots.ts'
 import { MAX_DATAGRAM_BYTES, type SendBatch } from '../send-batch.ts'
+import type { SocketAddresses } from '../socket-addresses.ts'
 import type { Settled, UnderlaySocket } from '../underlay-socket.ts'
 
 /** Datagrams under way from which on no more should be sent, and at which it may go on. */
@@ -24,6 +25,8 @@ export interface DgramSocketOptions {
   readonly senderFds?: readonly number[]
   /** Datagrams that the receiving socket's queue has lost, as the kernel counts them. */
   readonly lost?: () => number
+  /** For sockets of IPv6: who is behind the numbers of batches and slots. */
+  readonly addresses?: SocketAddresses
   /** Datagrams wait to be received, or receiving failed; called once until the next {@link DgramSocket.receive}. */
   onReceivable(): void
   /** After {@link DgramSocket.isFull} was seen: there is room again. */
@@ -51,12 +54,13 @@ export class DgramSocket implements UnderlaySocket {
   #wasFull = false
   #closed = false
   #settled: (settled: Settled) => void = () => undefined
-  #lastAddress = 0
-  #lastText = '0.0.0.0'
+  readonly #names: Names
 
   constructor(memory: PacketMemory, options: DgramSocketOptions) {
     this.#memory = memory
     this.#options = options
+    this.#names = options.addresses === undefined ? new NarrowNames() : new WideNames(options.addresses)
+    const adopt = (fd: number) => adoptSocket(fd, this.#names.family)
     this.#receiver = adopt(options.fd)
     this.#receiver.on('message', (bytes, from) => this.#arrived(bytes, from))
     this.#receiver.on('error', (error) => this.#failed(error))
@@ -89,7 +93,7 @@ export class DgramSocket implements UnderlaySocket {
       this.#memory.bytes.set(bytes, slots.at(slot))
       slots.length[slot] = bytes.length
       slots.segmentSize[slot] = 0
-      slots.address[slot] = this.#addressOf(from.address)
+      slots.address[slot] = this.#names.numberOf(from.address)
       slots.port[slot] = from.port
       slots.tos[slot] = 0
       slots.truncated[slot] = 0
@@ -128,7 +132,7 @@ export class DgramSocket implements UnderlaySocket {
     batch.copy(message, frame, 0)
     this.#underWay += 1
     const socket = this.#sendersOf[batch.sender[message]! % this.senders]!
-    socket.send(frame, port, this.#textOf(address), (error: NodeJS.ErrnoException | null) => {
+    socket.send(frame, port, this.#names.textOf(address), (error: NodeJS.ErrnoException | null) => {
       this.#underWay -= 1
       this.#settled({ serial, address, port, bytes: frame.length, errno: errnoOf(error) })
       if (!this.#wasFull || this.#underWay > FEW_UNDER_WAY) return
@@ -160,29 +164,77 @@ export class DgramSocket implements UnderlaySocket {
     this.#isAnnounced = true
     this.#options.onReceivable()
   }
+}
 
-  #textOf(address: number): string {
-    if (address !== this.#lastAddress) this.#remember(address, formatIpv4(address))
-    return this.#lastText
+/** Node writes addresses as text, batches and slots carry numbers. The last one is often the next one. */
+interface Names {
+  readonly family: 4 | 6
+  textOf(number: number): string
+  numberOf(text: string): number
+}
+
+class NarrowNames implements Names {
+  readonly family = 4
+  #number = 0
+  #text = '0.0.0.0'
+
+  textOf(number: number): string {
+    if (number !== this.#number) this.#remember(number, formatIpv4(number))
+    return this.#text
   }
 
-  #addressOf(text: string): number {
-    if (text !== this.#lastText) this.#remember(parseIpv4(text) ?? 0, text)
-    return this.#lastAddress
+  numberOf(text: string): number {
+    if (text !== this.#text) this.#remember(parseIpv4(text) ?? 0, text)
+    return this.#number
   }
 
-  #remember(address: number, text: string): void {
-    this.#lastAddress = address
-    this.#lastText = text
+  #remember(number: number, text: string): void {
+    this.#number = number
+    this.#text = text
+  }
+}
+
+/** Whose number a text is may change with every table: only the address itself is kept. */
+class WideNames implements Names {
+  readonly family = 6
+  readonly #addresses: SocketAddresses
+  readonly #address = new DataView(new ArrayBuffer(16))
+  #text = '::'
+  readonly #wanted = new DataView(new ArrayBuffer(16))
+
+  constructor(addresses: SocketAddresses) {
+    this.#addresses = addresses
+  }
+
+  textOf(number: number): string {
+    const wanted = this.#wanted
+    this.#addresses.write(number, wanted, 0)
+    const high = wanted.getBigUint64(0)
+    const low = wanted.getBigUint64(8)
+    if (high !== this.#address.getBigUint64(0) || low !== this.#address.getBigUint64(8)) {
+      this.#remember((high << 64n) | low, formatIpv6((high << 64n) | low))
+    }
+    return this.#text
+  }
+
+  numberOf(text: string): number {
+    if (text !== this.#text) this.#remember(parseIpv6(text) ?? 0n, text)
+    return this.#addresses.numberOf(this.#address, 0)
+  }
+
+  #remember(address: bigint, text: string): void {
+    this.#address.setBigUint64(0, address >> 64n)
+    this.#address.setBigUint64(8, address & 0xffff_ffff_ffff_ffffn)
+    this.#text = text
   }
 }
 
 /** Node's socket around an open descriptor, which is closed with it. @throws Error when it is no UDP socket */
-function adopt(fd: number): Socket {
+function adoptSocket(fd: number, family: 4 | 6): Socket {
   const socket = createSocket({
-    type: 'udp4',
+    type: family === 4 ? 'udp4' : 'udp6',
     // Addresses are all that is ever sent to: without a turn of the loop for a name.
-    lookup: (address, _options, done) => done(null, address, 4),
+    lookup: (address, _options, done) => done(null, address, family),
   })
   socket.bind({ fd })
   return socket

@@ -7,6 +7,8 @@ import { isMainThread } from 'node:worker_threads'
 const PACKAGE = 'raw-socket'
 /** raw(7): the IP header is ours; nothing is ever received. */
 const IPPROTO_RAW = 255
+/** The package's names for them. */
+const ADDRESS_FAMILY = { 4: 1, 6: 2 } as const
 const SOL_SOCKET = 1
 const SO_SNDBUFFORCE = 32
 /** As for the other sockets: so much that a send hardly ever finds no room. */
@@ -25,7 +27,7 @@ export interface RawSender {
 }
 
 interface RawPackage {
-  createSocket(options: { readonly protocol: number }): RawSender
+  createSocket(options: { readonly protocol: number; readonly addressFamily: number }): RawSender
 }
 
 /** Why there is no raw socket: `missing` is the package or its native part, `refused` the kernel's word. */
@@ -34,8 +36,8 @@ export interface RawFailure {
   readonly why: string
 }
 
-/** Loads the package and opens a socket that sends whole IPv4 packets. */
-export function openRawSender(): RawSender | RawFailure {
+/** Loads the package and opens a socket that sends whole packets of that family. */
+export function openRawSender(family: 4 | 6 = 4): RawSender | RawFailure {
   // A caller's mistake, and worse than an error when it is not seen.
   if (!isMainThread) throw new Error('raw-socket works on the main thread only')
   let loaded: RawPackage
@@ -45,7 +47,7 @@ export function openRawSender(): RawSender | RawFailure {
     return { kind: 'missing', why: firstLine(error) }
   }
   try {
-    const sender = loaded.createSocket({ protocol: IPPROTO_RAW })
+    const sender = loaded.createSocket({ protocol: IPPROTO_RAW, addressFamily: ADDRESS_FAMILY[family] })
     sender.pauseRecv()
     enlarge(sender)
     return sender

@@ -1,18 +1,19 @@
-// The raw driver's end of the underlay: outer IPv4 and UDP headers of our own, sent through the npm package raw-socket
+// The raw driver's end of the underlay: outer IP (outer-header.ts) and UDP headers of our own, sent through the npm package raw-socket
 // (raw(7), IPPROTO_RAW). Receiving is left to an ordinary UDP socket on the service port, and so is what needs outer
 // fragments. Slower than the others: a call, a copy and a callback for each packet.
-import { complement, complementUdp, type PacketMemory } from '../../memory/packet-memory.ts'
-import { formatIpv4 } from '../../wire/address.ts'
+import { complementUdp, type PacketMemory } from '../../memory/packet-memory.ts'
 import * as ipv4 from '../../wire/ipv4.ts'
+import * as ipv6 from '../../wire/ipv6.ts'
 import * as udp from '../../wire/udp.ts'
 import { EACCES, EAGAIN, EHOSTUNREACH, EINVAL, EIO, EMSGSIZE, ENETDOWN, ENETUNREACH, ENOBUFS, EPERM } from '../errno.ts'
 import type { ReceiveSlots } from '../receive-slots.ts'
 import { MAX_DATAGRAM_BYTES, SendBatch } from '../send-batch.ts'
+import type { SocketAddresses } from '../socket-addresses.ts'
 import type { UnderlaySocket } from '../underlay-socket.ts'
+import { Ipv4OuterHeader, Ipv6OuterHeader, type OuterHeader } from './outer-header.ts'
 import type { RawSender } from './raw-package.ts'
 
-const HEADER_BYTES = ipv4.HEADER_LEN + udp.HEADER_LEN
-const TTL = 64
+const MOST_HEADER_BYTES = ipv6.HEADER_LEN + udp.HEADER_LEN
 /** Tries of a send that found no room, with a millisecond between them: ten, as long as other sockets wait. */
 const ROOM_TRIES = 10
 /** Such milliseconds until {@link RawSocket.tryAgain}, all sends together: the thread has other work as well. */
@@ -36,8 +37,10 @@ export interface RawSocketOptions {
   readonly sender: RawSender
   /** Bound to the service port: receives, and sends what the underlay must fragment. */
   readonly udpSocket: UnderlaySocket
-  /** Own underlay address, unsigned 32-bit. */
-  readonly address: number
+  /** Own underlay address. */
+  readonly address: number | bigint
+  /** Needed for an IPv6 address: who is behind the numbers of a batch. */
+  readonly addresses?: SocketAddresses
   /** Source ports that flows are spread over: so many (1 to 65,535) from this one on. */
   readonly firstPort: number
   readonly ports: number
@@ -56,9 +59,8 @@ export class RawSocket implements UnderlaySocket {
   /** Where the packet is put together. */
   readonly #at: number
   readonly #buffer: Buffer
-  #identification = 0
-  #lastAddress = 0
-  #lastText = '0.0.0.0'
+  readonly #header: OuterHeader
+  readonly #headerBytes: number
   #errno = 0
   #pausesLeft = MOST_PAUSES
   readonly #done = (error: Error | null): void => {
@@ -70,10 +72,12 @@ export class RawSocket implements UnderlaySocket {
     this.#options = options
     this.senders = options.ports
     this.#fragmented = new SendBatch(memory, 1)
-    this.#at = memory.reserve(HEADER_BYTES + MAX_DATAGRAM_BYTES)
+    const room = MOST_HEADER_BYTES + MAX_DATAGRAM_BYTES
+    this.#at = memory.reserve(room)
     const { buffer, byteOffset } = memory.bytes
-    this.#buffer = Buffer.from(buffer, byteOffset + this.#at, HEADER_BYTES + MAX_DATAGRAM_BYTES)
-    this.#prepareHeader()
+    this.#buffer = Buffer.from(buffer, byteOffset + this.#at, room)
+    this.#header = headerOf(memory, this.#at, options)
+    this.#headerBytes = this.#header.bytes + udp.HEADER_LEN
   }
 
   /** Whether a send has had to wait, so that nothing more should be read from the device until {@link tryAgain}. */
@@ -97,27 +101,15 @@ export class RawSocket implements UnderlaySocket {
     this.#options.sender.close()
   }
 
-  /** What is the same for every datagram. */
-  #prepareHeader(): void {
-    ipv4.emit(
-      {
-        ...{ version: 4, headerWords: ipv4.HEADER_LEN / 4, dscp: 0, ecn: 0, totalLength: 0 },
-        ...{ identification: 0, flags: 0, fragmentOffset: 0, ttl: TTL, protocol: ipv4.PROTOCOL_UDP, checksum: 0 },
-        ...{ source: this.#options.address, destination: 0, options: new Uint8Array(0) },
-      },
-      this.#memory.bytes,
-      this.#at,
-    )
-  }
-
   #sendOne(batch: SendBatch, message: number): number {
     const length = batch.bytes[message]!
     if (length > MAX_DATAGRAM_BYTES) return EMSGSIZE
-    batch.copy(message, this.#memory.bytes, this.#at + HEADER_BYTES)
-    this.#writeIpv4(HEADER_BYTES + length, batch.address[message]!, batch.tos[message]!)
+    const to = batch.address[message]!
+    batch.copy(message, this.#memory.bytes, this.#at + this.#headerBytes)
+    this.#header.write(udp.HEADER_LEN + length, to, batch.tos[message]!)
     const { firstPort, ports } = this.#options
     this.#writeUdp(udp.HEADER_LEN + length, firstPort + (batch.sender[message]! % ports), batch.port[message]!)
-    const errno = this.#sendPacket(HEADER_BYTES + length, this.#textOf(batch.address[message]!))
+    const errno = this.#sendPacket(this.#headerBytes + length, this.#header.textOf(to))
     return errno === EMSGSIZE ? this.#sendFragmented(batch, message) : errno
   }
 
@@ -139,27 +131,13 @@ export class RawSocket implements UnderlaySocket {
     this.#options.pause()
   }
 
-  #writeIpv4(totalBytes: number, destination: number, tos: number): void {
-    const { view } = this.#memory
-    const at = this.#at
-    // Zero would let the kernel choose.
-    this.#identification = (this.#identification % 0xffff) + 1
-    ipv4.setTos(view, at, tos)
-    ipv4.setTotalLength(view, at, totalBytes)
-    ipv4.setIdentification(view, at, this.#identification)
-    ipv4.setDestination(view, at, destination)
-    ipv4.setChecksum(view, at, 0)
-    ipv4.setChecksum(view, at, complement(this.#memory.sum(at, ipv4.HEADER_LEN)))
-  }
-
   #writeUdp(bytes: number, source: number, destination: number): void {
     const { view } = this.#memory
-    const at = this.#at + ipv4.HEADER_LEN
+    const at = this.#at + this.#header.bytes
     udp.setPorts(view, at, source, destination)
     udp.setLength(view, at, bytes)
     udp.setChecksum(view, at, 0)
-    const addresses = this.#memory.sum(this.#at + ipv4.SOURCE_OFFSET, ipv4.HEADER_LEN - ipv4.SOURCE_OFFSET)
-    const pseudo = addresses + ipv4.PROTOCOL_UDP + bytes
+    const pseudo = this.#header.sumAddresses() + ipv4.PROTOCOL_UDP + bytes
     udp.setChecksum(view, at, complementUdp(pseudo + this.#memory.sum(at, bytes)))
   }
 
@@ -169,16 +147,15 @@ export class RawSocket implements UnderlaySocket {
     const length = batch.bytes[message]!
     one.clear()
     one.frame(batch.address[message]!, batch.port[message]!, batch.tos[message]!, length, true)
-    one.add(this.#at + HEADER_BYTES, length)
+    one.add(this.#at + this.#headerBytes, length)
     this.#options.udpSocket.send(one)
     return one.errno[0]!
   }
+}
 
-  #textOf(address: number): string {
-    if (address !== this.#lastAddress) {
-      this.#lastAddress = address
-      this.#lastText = formatIpv4(address)
-    }
-    return this.#lastText
-  }
+/** @throws Error for an IPv6 address without anybody to ask for the others */
+function headerOf(memory: PacketMemory, at: number, { address, addresses }: RawSocketOptions): OuterHeader {
+  if (typeof address === 'number') return new Ipv4OuterHeader(memory, at, address)
+  if (addresses === undefined) throw new Error('a raw socket of IPv6 needs to know addresses')
+  return new Ipv6OuterHeader(memory, at, address, addresses)
 }

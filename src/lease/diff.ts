@@ -21,20 +21,23 @@ export interface LeaseDiff {
 
 /** Compares by IPv4 subnet over all attributes. `own`, when given, is left out on both sides. Results are in address order. */
 export function diffLeases(before: readonly Lease[], after: readonly Lease[], own: Ipv4Prefix | null): LeaseDiff {
-  const old = bySubnet(before, own)
-  const now = bySubnet(after, own)
-  const added: Lease[] = []
-  const updated: Lease[] = []
-  for (const [key, lease] of now) {
-    const known = old.get(key)
-    if (known === undefined) added.push(lease)
-    else if (known === lease) continue
-    else if (known.ipv6Subnet !== lease.ipv6Subnet || !sameAttributes(known.attributes, lease.attributes)) {
-      updated.push(lease)
-    }
+  const [old, now] = [latestOfEach(before, own), latestOfEach(after, own)]
+  const diff = { added: [] as Lease[], updated: [] as Lease[], removed: [] as Lease[] }
+  let [left, right] = [0, 0]
+  while (left < old.length || right < now.length) {
+    const [known, lease] = [old[left], now[right]]
+    const order = known === undefined ? 1 : lease === undefined ? -1 : byAddress(known.subnet, lease.subnet)
+    if (order < 0) diff.removed.push(known!)
+    else if (order > 0) diff.added.push(lease!)
+    else if (known !== lease && !saysTheSame(known!, lease!)) diff.updated.push(lease!)
+    if (order <= 0) left += 1
+    if (order >= 0) right += 1
   }
-  const removed = [...old].filter(([key]) => !now.has(key)).map(([, lease]) => lease)
-  return { added, updated, removed }
+  return diff
+}
+
+function saysTheSame(a: Lease, b: Lease): boolean {
+  return a.ipv6Subnet === b.ipv6Subnet && sameAttributes(a.attributes, b.attributes)
 }
 
 /** Whether two leases say the same of their node, backend data included; order of JSON keys does not count. */
@@ -55,22 +58,21 @@ export interface LeaseConflict {
 
 /** Pairs of leases of different nodes whose subnets of a family are equal or overlap. Empty in a healthy network. */
 export function findConflicts(leases: readonly Lease[]): LeaseConflict[] {
-  const sorted = [...leases].sort(inAddressOrder)
-  const conflicts = overlapping(sorted, (lease) => lease.subnet)
-  const dual = sorted.filter((lease) => lease.ipv6Subnet !== null)
-  const ipv6Conflicts = overlapping(dual, ipv6HalfOf).filter(({ a, b }) => !overlaps(a.subnet, b.subnet))
+  const sorted = sortedLeases(leases)
+  const conflicts = overlapping(sorted.map((lease) => ({ lease, prefix: lease.subnet })))
+  const halves = sorted.flatMap((lease) => {
+    const prefix = ipv6HalfOf(lease)
+    return prefix === null ? [] : [{ lease, prefix }]
+  })
+  halves.sort((a, b) => byAddress(a.prefix, b.prefix))
+  const ipv6Conflicts = overlapping(halves).filter(({ a, b }) => !overlaps(a.subnet, b.subnet))
   return [...conflicts, ...ipv6Conflicts]
 }
 
 /** Pairs whose prefixes overlap; one sweep over them in address order, larger ones first. */
-function overlapping(leases: readonly Lease[], prefixOf: (lease: Lease) => Prefix | null): LeaseConflict[] {
-  const prefixed = leases.flatMap((lease) => {
-    const prefix = prefixOf(lease)
-    return prefix === null ? [] : [{ lease, prefix }]
-  })
-  prefixed.sort((a, b) => byAddress(a.prefix, b.prefix))
+function overlapping(prefixed: readonly { readonly lease: Lease; readonly prefix: Prefix }[]): LeaseConflict[] {
   const conflicts: LeaseConflict[] = []
-  const open: typeof prefixed = []
+  const open: { readonly lease: Lease; readonly prefix: Prefix }[] = []
   for (const next of prefixed) {
     while (open.length > 0 && lastAddress(open.at(-1)!.prefix) < next.prefix.address) open.pop()
     for (const outer of open) {
@@ -105,20 +107,25 @@ export function inAddressOrder(a: Lease, b: Lease): number {
   return byAddress(a.subnet, b.subnet) || a.revision - b.revision
 }
 
+/** In address order. What is in order already, as nearly always, is the answer itself: ten thousand are seldom sorted. */
+export function sortedLeases(leases: readonly Lease[]): readonly Lease[] {
+  const isSorted = leases.every((lease, index) => index === 0 || inAddressOrder(leases[index - 1]!, lease) <= 0)
+  return isSorted ? leases : [...leases].sort(inAddressOrder)
+}
+
 function byAddress(a: Prefix, b: Prefix): number {
   if (a.address !== b.address) return a.address < b.address ? -1 : 1
   return a.length - b.length
 }
 
-/** Of several leases for one subnet the latest revision counts. */
-function bySubnet(leases: readonly Lease[], own: Ipv4Prefix | null): Map<number, Lease> {
-  const others = leases.filter((lease) => own === null || !samePrefix(lease.subnet, own))
-  return new Map(others.sort(inAddressOrder).map((lease) => [numberOf(lease.subnet), lease]))
-}
-
-/** A number for each prefix; text would cost most of the time where there are ten thousand. */
-function numberOf({ address, length }: Ipv4Prefix): number {
-  return address * 64 + length
+/** In address order; of several leases for one subnet the latest revision counts. */
+function latestOfEach(leases: readonly Lease[], own: Ipv4Prefix | null): readonly Lease[] {
+  const sorted = sortedLeases(leases)
+  return sorted.filter(({ subnet }, index) => {
+    const next = sorted[index + 1]
+    if (next !== undefined && samePrefix(subnet, next.subnet)) return false
+    return own === null || !samePrefix(subnet, own)
+  })
 }
 
 function sameData(a: unknown, b: unknown): boolean {

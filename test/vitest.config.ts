@@ -1,10 +1,11 @@
-// How Vitest finds and runs the tests. `npm test` runs the projects unit and netns, `npm run test:all` uml
-// and long as well.
+// How Vitest finds and runs the tests. `npm test` runs the projects unit and netns, `npm run test:all` the others as well:
+// measured (first, while the machine is at its quietest), uml and long.
 import { defineConfig } from 'vitest/config'
 
 const LONG = ['test/long/**/*.test.ts', 'test/**/*.long.test.ts']
 const NETNS = 'test/netns/**/*.test.ts'
 const UML = 'test/uml/**/*.test.ts'
+const MEASURED = 'test/measured/**/*.test.ts'
 /** What is waited for comes within milliseconds; a busy machine may take seconds. */
 const PATIENT = { poll: { timeout: 10_000 } }
 
@@ -17,9 +18,21 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: [NETNS, UML, ...LONG],
+          exclude: [NETNS, UML, MEASURED, ...LONG],
           testTimeout: 20_000,
           sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        // Ratios, garbage collections, deadlines of large tables: alone on the machine.
+        test: {
+          name: 'measured',
+          include: [MEASURED],
+          maxWorkers: 1,
+          testTimeout: 1_200_000,
+          hookTimeout: 120_000,
+          expect: PATIENT,
+          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -32,7 +45,7 @@ export default defineConfig({
           testTimeout: 60_000,
           hookTimeout: 60_000,
           expect: PATIENT,
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
       {
@@ -44,19 +57,19 @@ export default defineConfig({
           testTimeout: 240_000,
           hookTimeout: 120_000,
           expect: PATIENT,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
       {
-        // Minutes each: speed guards, gigabytes, millions of packets.
+        // Minutes each: gigabytes, millions of packets, outages, whole matrices. Two at a time.
         test: {
           name: 'long',
           include: LONG,
-          maxWorkers: 1,
+          maxWorkers: 2,
           testTimeout: 1_200_000,
           hookTimeout: 120_000,
           expect: PATIENT,
-          sequence: { groupOrder: 3 },
+          sequence: { groupOrder: 4 },
         },
       },
     ],

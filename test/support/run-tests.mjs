@@ -35,7 +35,7 @@ function parse(argv) {
       minutes: { type: 'string' },
     },
   })
-  const usual = values.all ? ['unit', 'netns', 'uml', 'long'] : ['unit', 'netns']
+  const usual = values.all ? ['unit', 'measured', 'netns', 'uml', 'long'] : ['unit', 'netns']
   return {
     filters: positionals,
     root: values.root,

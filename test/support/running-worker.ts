@@ -126,7 +126,7 @@ export function slowLoopback(namespace: string, limit = '8mb'): void {
   const within = (...words: string[]) => iproute('netns', 'exec', namespace, ...words)
   within('sh', '-c', 'echo 1 > /sys/class/net/lo/queues/rx-0/rps_cpus')
   within('tc', 'qdisc', 'add', ...root, 'tbf', 'rate', '8mbit', 'burst', '4kb', 'limit', limit)
-  onTestFinished(() => within('tc', 'qdisc', 'del', ...root))
+  onTestFinished(() => void within('tc', 'qdisc', 'del', ...root))
 }
 
 /** Waits until `condition` holds; a turn of the loop, again and again, at most five seconds. */

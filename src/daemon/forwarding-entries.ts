@@ -62,6 +62,7 @@ export function selectPeers(leases: readonly Lease[], own: Lease): PeerSelection
 
 /** A half that cannot be used costs its lease nothing else. Without an IPv6 half of our own there is nothing to say. */
 function selectIpv6Halves(peers: readonly Lease[], leftOut: LeftOutPeer[], own: Lease): PeerSelection {
+  if (peers.every(({ ipv6Subnet }) => ipv6Subnet === null)) return { peers, leftOut }
   const ownHalf = ipv6HalfOf(own)
   const holders = new Map<string, Lease>()
   const useless = new Set<Lease>()
@@ -133,7 +134,7 @@ function whyNot(lease: Lease, own: Lease): Omit<LeftOutPeer, 'lease' | 'subnet'>
     return { reason: 'own-address', detail: 'it carries our own public address' }
   }
   if (overlaps(lease.subnet, own.subnet)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own subnet' }
-  if ([lease.subnet, own.subnet].some((subnet) => containsAddress(subnet, attributes.publicIp))) {
+  if (containsAddress(lease.subnet, attributes.publicIp) || containsAddress(own.subnet, attributes.publicIp)) {
     // What is sent there would be encapsulated again, without end.
     return { reason: 'address-inside-overlay', detail: 'its public address lies inside a pod subnet' }
   }

@@ -104,13 +104,19 @@ function ipv6Text({ ipv6Subnet }: Lease): string {
 
 /** By address, larger prefixes first, then by revision: the order of every list of leases that we make. */
 export function inAddressOrder(a: Lease, b: Lease): number {
-  return byAddress(a.subnet, b.subnet) || a.revision - b.revision
+  return a.subnet.address - b.subnet.address || a.subnet.length - b.subnet.length || a.revision - b.revision
 }
+
+/** Lists that are known to be in address order; nobody changes a list of leases. */
+const inOrder = new WeakSet<readonly Lease[]>()
 
 /** In address order. What is in order already, as nearly always, is the answer itself: ten thousand are seldom sorted. */
 export function sortedLeases(leases: readonly Lease[]): readonly Lease[] {
+  if (inOrder.has(leases)) return leases
   const isSorted = leases.every((lease, index) => index === 0 || inAddressOrder(leases[index - 1]!, lease) <= 0)
-  return isSorted ? leases : [...leases].sort(inAddressOrder)
+  const sorted = isSorted ? leases : [...leases].sort(inAddressOrder)
+  inOrder.add(sorted)
+  return sorted
 }
 
 function byAddress(a: Prefix, b: Prefix): number {

@@ -40,7 +40,7 @@ export function encodeForwardingTable(entries: readonly ForwardingEntry[], gener
   }
   const ranges = ipv4Ranges(narrow)
   const wideRanges = ipv6Ranges(wide)
-  const peers = [...new Set(entries.map((entry) => entry.vtep.underlayAddress))].sort((a, b) => a - b)
+  const peers = Uint32Array.from(new Set(entries.map((entry) => entry.vtep.underlayAddress))).sort()
   const rangeWords = ranges.length * 2 + wideRanges.length * (WIDE + 1)
   const words = HEADER_WORDS + entries.length * ENTRY_WORDS + rangeWords + peers.length
   const buffer = new SharedArrayBuffer(words * 4)

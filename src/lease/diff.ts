@@ -26,10 +26,15 @@ export function diffLeases(before: readonly Lease[], after: readonly Lease[], ow
   let [left, right] = [0, 0]
   while (left < old.length || right < now.length) {
     const [known, lease] = [old[left], now[right]]
+    if (known === lease) {
+      left += 1
+      right += 1
+      continue
+    }
     const order = known === undefined ? 1 : lease === undefined ? -1 : byAddress(known.subnet, lease.subnet)
     if (order < 0) diff.removed.push(known!)
     else if (order > 0) diff.added.push(lease!)
-    else if (known !== lease && !saysTheSame(known!, lease!)) diff.updated.push(lease!)
+    else if (!saysTheSame(known!, lease!)) diff.updated.push(lease!)
     if (order <= 0) left += 1
     if (order >= 0) right += 1
   }
@@ -59,11 +64,15 @@ export interface LeaseConflict {
 /** Pairs of leases of different nodes whose subnets of a family are equal or overlap. Empty in a healthy network. */
 export function findConflicts(leases: readonly Lease[]): LeaseConflict[] {
   const sorted = sortedLeases(leases)
-  const conflicts = overlapping(sorted.map((lease) => ({ lease, prefix: lease.subnet })))
-  const halves = sorted.flatMap((lease) => {
+  const halves: { readonly lease: Lease; readonly prefix: Prefix }[] = []
+  let [last, apart] = [-1, true] // what nearly always holds is found out without a search
+  for (const lease of sorted) {
+    apart &&= lease.subnet.address > last
+    last = lastAddress(lease.subnet)
     const prefix = ipv6HalfOf(lease)
-    return prefix === null ? [] : [{ lease, prefix }]
-  })
+    if (prefix !== null) halves.push({ lease, prefix })
+  }
+  const conflicts = apart ? [] : overlapping(sorted.map((lease) => ({ lease, prefix: lease.subnet })))
   halves.sort((a, b) => byAddress(a.prefix, b.prefix))
   const ipv6Conflicts = overlapping(halves).filter(({ a, b }) => !overlaps(a.subnet, b.subnet))
   return [...conflicts, ...ipv6Conflicts]
@@ -124,13 +133,20 @@ function byAddress(a: Prefix, b: Prefix): number {
   return a.length - b.length
 }
 
+/** Lists of which {@link latestOfEach} is known: that of the last comparison is in the next one as well. */
+const knownLatest = new WeakMap<readonly Lease[], readonly Lease[]>()
+
 /** In address order; of several leases for one subnet the latest revision counts. */
 function latestOfEach(leases: readonly Lease[], own: Ipv4Prefix | null): readonly Lease[] {
-  const sorted = sortedLeases(leases)
+  const latest = knownLatest.get(leases) ?? withoutFormer(sortedLeases(leases))
+  knownLatest.set(leases, latest)
+  return own === null ? latest : latest.filter(({ subnet }) => !samePrefix(subnet, own))
+}
+
+function withoutFormer(sorted: readonly Lease[]): readonly Lease[] {
   return sorted.filter(({ subnet }, index) => {
     const next = sorted[index + 1]
-    if (next !== undefined && samePrefix(subnet, next.subnet)) return false
-    return own === null || !samePrefix(subnet, own)
+    return next === undefined || !samePrefix(subnet, next.subnet)
   })
 }
 

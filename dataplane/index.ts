@@ -34,4 +34,5 @@ export {
 } from './worker/descriptors.ts'
 export type { RawPorts, RecordedStep, WorkerDriver, WorkerReport } from './worker/messages.ts'
 export { monotonicClock } from './worker/monotonic-clock.ts'
+export { NAP_MS } from './worker/nap-watch.ts'
 export { WorkerGroup } from './worker/worker-group.ts'

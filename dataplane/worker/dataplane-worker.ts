@@ -28,7 +28,7 @@ export interface DataplaneWorkerOptions {
   readonly vni: number
   readonly mac: number
   readonly settings: EngineSettings
-  /** Called for what the worker says by itself: failed descriptors. */
+  /** Called for what the worker says by itself: failed descriptors, a standstill. */
   onReport(report: WorkerReport): void
   /** The thread ended without being asked to; the next one starts in `delayMs`. */
   onDeath(error: Error, delayMs: number): void
@@ -109,6 +109,11 @@ export class DataplaneWorker {
   replaceDevice(fd: number): void {
     this.#tunFd = fd
     this.#say({ type: 'device', fd })
+  }
+
+  /** Ends the pause that a worker makes after a standstill. */
+  go(): void {
+    this.#say({ type: 'go' })
   }
 
   /** Ends the thread after what it is doing. Resolves when it is gone, also when it died before; descriptors stay open, they are the caller's. */

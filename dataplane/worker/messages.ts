@@ -46,6 +46,8 @@ export type WorkerCommand =
   | { readonly type: 'trace'; readonly steps: number }
   /** The TUN was opened anew. */
   | { readonly type: 'device'; readonly fd: number }
+  /** A pause after a standstill is over. */
+  | { readonly type: 'go' }
   | { readonly type: 'stop' }
 
 export type WorkerReport =
@@ -55,6 +57,8 @@ export type WorkerReport =
   /** Reading failed; the descriptor is left alone until it is replaced. */
   | { readonly type: 'device-failed'; readonly errno: number }
   | { readonly type: 'socket-failed'; readonly errno: number }
+  /** It stood still, and waits for the word to go on; CLOCK_MONOTONIC went on by so much. */
+  | { readonly type: 'woke'; readonly standstillMs: number }
   /** Who was refused by the source check since the last such report; at most one a second. */
   | { readonly type: 'offenders'; readonly offenders: readonly Offender[] }
   | { readonly type: 'stopped' }

@@ -12,6 +12,7 @@ import { PacketMemory } from '../memory/packet-memory.ts'
 import { type DriverEvents, type OpenDriver, openDriver } from './driver.ts'
 import type { WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
 import { monotonicClock } from './monotonic-clock.ts'
+import { NapWatch } from './nap-watch.ts'
 import { StepRecorder } from './step-recorder.ts'
 
 /** How long a failed socket is not looked at, milliseconds. */
@@ -38,6 +39,7 @@ export class Mover {
   readonly #memory = new PacketMemory(ENGINE_MEMORY_BYTES, libc.addressOf)
   readonly #engine: Engine
   readonly #wakeBytes: number
+  readonly #naps = new NapWatch()
   /** -1 while it is unwell. */
   #tunFd: number
   #recorder: StepRecorder | null = null
@@ -69,6 +71,7 @@ export class Mover {
 
   /** Does what the last wait, of which so many came `ready`, found to be done; false when it is time to go. */
   turn(ready: number): boolean {
+    this.#lookForNap()
     // After a whole sleep too: should the bell ever fail to ring, what was said waits no longer than that.
     const going = (this.waits.ready(WAKE) === 0 && ready !== 0) || this.#obey()
     this.#move()
@@ -84,7 +87,7 @@ export class Mover {
 
   /** Leaves the device out of the next wait while the driver is full, so that waiting is not spinning. */
   holdBack(): void {
-    this.waits.setDescriptor(TUN, this.driver.isFull() ? -1 : this.#tunFd)
+    this.waits.setDescriptor(TUN, this.driver.isFull() || this.#naps.isPaused ? -1 : this.#tunFd)
   }
 
   /** Passes on what there is to tell; what became of a datagram that was under way is known only after a turn. */
@@ -108,7 +111,11 @@ export class Mover {
       if (command.type === 'device') {
         this.#tunFd = command.fd
         this.driver.tun.replaceDescriptor(command.fd)
-        this.waits.setDescriptor(TUN, command.fd)
+        this.#watchTun()
+      }
+      if (command.type === 'go') {
+        this.#naps.go()
+        this.#watchTun()
       }
       if (command.type === 'table') {
         this.#engine.replaceTable(command.table, command.activity)
@@ -128,12 +135,24 @@ export class Mover {
       waits.setDescriptor(SOCKET, this.driver.receiveFd)
     }
     if (waits.ready(SOCKET) !== 0) this.#inbound()
-    if (waits.ready(TUN) === 0) return
+    if (waits.ready(TUN) === 0 || this.#naps.isPaused) return
     const result = this.#engine.outbound()
     if (result >= 0) return
     this.#tunFd = -1
     waits.setDescriptor(TUN, -1)
     this.#contact.report({ type: 'device-failed', errno: -result })
+  }
+
+  /** The device is left out of waits while nothing may be taken from it. */
+  #watchTun(): void {
+    this.waits.setDescriptor(TUN, this.#naps.isPaused ? -1 : this.#tunFd)
+  }
+
+  #lookForNap(): void {
+    const wasPaused = this.#naps.isPaused
+    const standstillMs = this.#naps.look()
+    if (this.#naps.isPaused !== wasPaused) this.#watchTun()
+    if (standstillMs !== null) this.#contact.report({ type: 'woke', standstillMs })
   }
 
   #inbound(): void {

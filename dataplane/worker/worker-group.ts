@@ -63,6 +63,11 @@ export class WorkerGroup {
     for (const [index, worker] of this.workers.entries()) worker.replaceDevice(fds[index]!)
   }
 
+  /** Ends the pause that workers make after a standstill. */
+  go(): void {
+    for (const worker of this.workers) worker.go()
+  }
+
   /** Every counter by name, all workers added up. */
   counters(): Record<string, number> {
     const total: Record<string, number> = {}

@@ -21,6 +21,7 @@ interface Flags {
   readonly dryRun?: boolean
   readonly state?: boolean
   readonly subnetFile: string
+  readonly dockerOptsFile?: string
   readonly stateDir: string
 }
 
@@ -33,9 +34,12 @@ export function cleanupCommand(): Command {
     .option('-n, --dry-run', 'only print the commands')
     .option('--state', 'also forget MAC, lease and peers: the node may get another subnet next time')
     .option('--subnet-file <path>', 'removed if it is of this node', DEFAULT_SUBNET_FILE)
+    .option('--docker-opts-file <path>', 'removed with it if it was made from it')
     .option('--state-dir <path>', 'what the node remembers', DEFAULT_STATE_DIRECTORY)
     .action(async (flags: Flags) => {
-      const options = { subnetFile: flags.subnetFile, stateDirectory: flags.stateDir, state: flags.state === true }
+      const { subnetFile, dockerOptsFile, stateDir: stateDirectory, state = false } = flags
+      const files = dockerOptsFile === undefined ? { subnetFile } : { subnetFile, dockerOptsFile }
+      const options = { ...files, stateDirectory, state }
       const plan = await planCleanup(options)
       for (const sentence of plan.kept) process.stderr.write(`${sentence}\n`)
       if (flags.dryRun === true)

@@ -97,6 +97,13 @@ export const FLAGS: readonly Flag[] = [
   text('public-ipv6', 'address', '', 'no effect: tunnels are between IPv4 addresses', IGNORED),
   text('subnet-file', 'path', DEFAULT_SUBNET_FILE, "this node's subnet and MTU, for CNI plugins"),
   flag(
+    'docker-opts-file',
+    'text',
+    'path',
+    '',
+    'options of a Docker daemon made from it, as docker-opts writes them (default: nowhere)',
+  ),
+  flag(
     'state-dir',
     'text',
     'path',

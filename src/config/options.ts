@@ -41,6 +41,8 @@ export interface RunOptions extends UnderlayWishes {
   readonly store: string
   readonly etcd: EtcdOptions
   readonly subnetFile: string
+  /** Nowhere when left out. */
+  readonly dockerOptsFile?: string
   readonly stateDirectory: string
   /** Minutes before expiry at which the lease is renewed, 1 to 1439. */
   readonly renewMarginMinutes: number
@@ -88,6 +90,7 @@ export function runOptions(values: FlagValues): RunOptions {
     etcd: etcdOf(values),
     ...underlayWishes(values),
     subnetFile: values.text('subnet-file'),
+    ...(values.said('docker-opts-file') === null ? {} : { dockerOptsFile: values.text('docker-opts-file') }),
     stateDirectory: values.text('state-dir'),
     renewMarginMinutes: values.integer('subnet-lease-renew-margin'),
     ipMasq: values.boolean('ip-masq'),

@@ -49,6 +49,8 @@ export interface AgentOptions {
   /** `--public-ip`, unsigned 32-bit. */
   readonly publicIp?: number
   readonly subnetFile: string
+  /** Where Docker options made from subnet.env go; absent: nowhere. */
+  readonly dockerOptsFile?: string
   readonly renewMarginMs: number
   /** What subnet.env says of masquerading: container engines then leave it to us. */
   readonly ipMasq: boolean

@@ -4,19 +4,22 @@ import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:f
 import { formatAddress, type Prefix, samePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
-import { attempt, type CommandOptions, commandFailure } from '../host/command.ts'
+import type { CommandOptions } from '../host/command.ts'
 import type { FirewallCommand } from '../host/firewall/firewall.ts'
 import type { AddressInfo } from '../host/ip.ts'
-import { findLeftBehind } from '../host/left-behind.ts'
+import { findLeftBehind, takeAway } from '../host/left-behind.ts'
 import { silentLog } from '../log.ts'
 import { isDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
 import { IDENTITY_DIRECTORY } from './identity-claim.ts'
+import { publishedFiles } from './published-subnet.ts'
 import { readIdentities } from './running-daemons.ts'
 import { StateDirectory } from './state-directory.ts'
 
 export interface CleanupOptions {
   readonly subnetFile: string
+  /** Docker options that were made from it; absent: none are looked for. */
+  readonly dockerOptsFile?: string
   readonly stateDirectory: string
   /** Whether the node is to forget MAC, lease and last peers as well. */
   readonly state: boolean
@@ -51,7 +54,7 @@ export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan>
   const kept: string[] = []
   const files: string[] = []
   if (existsSync(subnetFile)) {
-    if (isOurSubnetFile(options, found.addresses)) files.push(subnetFile)
+    if (isOurSubnetFile(options, found.addresses)) files.push(...publishedFiles(options))
     else kept.push(`${subnetFile} stays: it names a subnet that this node has no memory of`)
   }
   files.push(...abandoned)
@@ -106,10 +109,7 @@ export function stepText(step: CleanupStep): string {
 async function take(step: CleanupStep, where: Pick<CommandOptions, 'namespace'>): Promise<void> {
   if (step.kind === 'file') return rmSync(step.path, { force: true })
   if (step.kind === 'directory') return removeIfEmpty(step.path)
-  const result = await attempt(step.argv, { ...where, input: step.input ?? '' })
-  // With a device its routes go; with what is gone already nothing is left to do.
-  const gone = /No such (process|device|file)|Cannot find device/i.test(result.stderr)
-  if (result.exitCode !== 0 && !gone) throw commandFailure(step.argv, result, where.namespace)
+  return takeAway(step, where)
 }
 
 function removeIfEmpty(path: string): void {

@@ -18,7 +18,8 @@ import { claimIdentity } from './identity-claim.ts'
 import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
 import { StateDirectory } from './state-directory.ts'
-import { UserspaceDataplane } from './userspace-dataplane.ts'
+import { UserspaceDataplane, type UserspaceOptions } from './userspace-dataplane.ts'
+import { WakeUp } from './wake-up.ts'
 
 /** A stop that takes longer is cut off, in milliseconds: a supervisor's patience is short. */
 const STOP_LIMIT_MS = 1500
@@ -35,7 +36,9 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   })
   for (const notice of options.notices) log.warn('option-without-effect', notice)
   const signals = new SignalWait()
-  const dataplane = createDataplane(options, log)
+  const monotonicMs = () => performance.now()
+  const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
+  const dataplane = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const agent = new NodeAgent({
@@ -52,6 +55,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     subnetFile: options.subnetFile,
+    ...(options.dockerOptsFile === undefined ? {} : { dockerOptsFile: options.dockerOptsFile }),
     renewMarginMs: options.renewMarginMinutes * 60_000,
   })
   if (!state.exists) await requireStore(store, clock)
@@ -147,8 +151,20 @@ function hostIntegration(options: RunOptions, clock: Clock, log: Log): HostInteg
   })
 }
 
-function createDataplane(options: RunOptions, log: Log): Dataplane {
+type OnStandstill = NonNullable<UserspaceOptions['onStandstill']>
+
+function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandstill): Dataplane {
   if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
   const { driver, udpGso, tunOffload, sourceCheck, sourceAllow, workers, sourcePorts } = options
-  return new UserspaceDataplane({ log, driver, udpGso, tunOffload, sourceCheck, sourceAllow, workers, sourcePorts })
+  return new UserspaceDataplane({
+    log,
+    driver,
+    udpGso,
+    tunOffload,
+    sourceCheck,
+    sourceAllow,
+    workers,
+    sourcePorts,
+    onStandstill,
+  })
 }

@@ -102,7 +102,7 @@ export class HealthWatch {
     if (manager.state === 'lost') return { name: 'lease', ok: false, about: `${subnet} is somebody else's now` }
     if (manager.isExpired) return { name: 'lease', ok: false, about: `${subnet} has expired` }
     const doubt = manager.state === 'suspect' ? ', not confirmed by the store' : ''
-    return { name: 'lease', ok: true, about: `${subnet} is held${doubt}` }
+    return { name: 'lease', ok: true, about: `${subnet} is held${since('renewed', manager.lastRenewalWallMs)}${doubt}` }
   }
 
   #device(): HealthCheck {
@@ -113,10 +113,11 @@ export class HealthWatch {
   }
 
   #peers(): HealthCheck {
-    const { generation, peers } = this.#agent.peers
+    const { generation, peers, changedWallMs } = this.#agent.peers
     const pending = this.#agent.local === null ? 0 : this.#dataplane.pendingPeers()
     if (generation > 0 && pending === 0) this.#hadPeers = true
-    const programmed = `${peers.length - pending} of ${peers.length} programmed`
+    const change = since('last change', changedWallMs)
+    const programmed = `${peers.length - pending} of ${peers.length} programmed${change}`
     return {
       name: 'peers',
       ok: this.#hadPeers,
@@ -135,6 +136,10 @@ export class HealthWatch {
       ...(peers.conflicts.length > 0 ? [`${peers.conflicts.length} leases contradict each other`] : []),
     ]
   }
+}
+
+function since(what: string, wallMs: number | null): string {
+  return wallMs === null ? '' : `, ${what} ${new Date(wallMs).toISOString()}`
 }
 
 /** Looks once in a while, for as long as the clock runs. */

@@ -8,7 +8,7 @@ import type { FirewallMode } from '../host/firewall/firewall.ts'
 import { forwardPolicyProblem } from '../host/firewall/forward-policy.ts'
 import { FirewallKeeper } from '../host/firewall/keeper.ts'
 import type { FamilyNetworks } from '../host/firewall/rules.ts'
-import { removeOtherDevices } from '../host/left-behind.ts'
+import { findLeftBehind, removeOtherDevices, takeAway } from '../host/left-behind.ts'
 import type { Log } from '../log.ts'
 import type { HostWork } from './agent-options.ts'
 import type { LocalVtep } from './dataplane.ts'
@@ -61,13 +61,24 @@ export class HostIntegration implements HostWork {
     await this.#pass
   }
 
-  /** `remove` takes rules and route away. @throws FlanneletteError `host-command`, `not-permitted` */
+  /**
+   * `remove` takes rules and route away; where nothing was started yet, all that a former start left.
+   * @throws FlanneletteError `host-command`, `not-permitted`
+   */
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
     this.#timer?.cancel()
     await this.#pass
-    if (mode === 'keep' || this.#keeper === null) return
+    if (mode === 'keep') return
+    if (this.#keeper === null) return this.#removeLeftBehind()
     await Promise.all([this.#keeper.remove(), keepBlackholeRoutes([])])
+  }
+
+  async #removeLeftBehind(): Promise<void> {
+    const { pids } = await readIdentities()
+    if (pids.some((pid) => pid !== process.pid)) return // what looks like ours may be theirs
+    const { commands } = await findLeftBehind()
+    for (const command of commands) await takeAway(command)
   }
 
   problem(): string | null {

@@ -3,7 +3,7 @@ import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
 import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
-import { type KnownSubnets, readSubnetFile, removeStaleSubnetFile } from '../config/subnet-file.ts'
+import { type KnownSubnets, readSubnetFile } from '../config/subnet-file.ts'
 import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
@@ -13,6 +13,7 @@ import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
 import type { AgentOptions, Underlay } from './agent-options.ts'
 import type { VtepOutline } from './dataplane.ts'
+import { withdrawStale } from './published-subnet.ts'
 import type { KeptLease } from './state-directory.ts'
 
 export interface JoinedNetwork {
@@ -37,16 +38,16 @@ const AWAY_RETRY_MS = 1000
 
 /** @throws FlanneletteError whatever keeps the node from joining */
 export async function joinNetwork(options: AgentOptions, signal: AbortSignal): Promise<JoinedNetwork> {
-  const { state, log, subnetFile } = options
+  const { state, log } = options
   state.prepare()
   const kept = state.readLease()
-  if (kept !== null) forgetStaleFile(subnetFile, { subnet: kept.lease.subnet }, options)
+  forgetStaleFiles(kept === null ? {} : { subnet: kept.lease.subnet }, options)
   const { raw, outage } = await readConfig(options, kept, signal)
   const config = parseNetworkConfig(raw)
   const backend = tunnelBackend(config)
   for (const notice of [...config.notices, ...backend.notices]) log.warn('config-notice', notice)
   const networks = { network: config.network, ipv6Network: config.ipv6?.network ?? null }
-  forgetStaleFile(subnetFile, networks, options)
+  forgetStaleFiles(networks, options)
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
   const outline = outlineOf(config, backend, underlay, log)
@@ -54,7 +55,7 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   await options.claimIdentity(publicIp)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
   const { subnet } = granted.lease
-  forgetStaleFile(subnetFile, { ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
+  forgetStaleFiles({ ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
   return { rawConfig: raw, config, backend, underlay, outline, ...granted }
 }
 
@@ -221,8 +222,8 @@ function isRetryable(error: unknown): boolean {
   return error instanceof FlanneletteError && error.retryable
 }
 
-function forgetStaleFile(path: string, known: KnownSubnets, { log }: AgentOptions) {
-  if (removeStaleSubnetFile(path, known)) {
-    log.warn('subnet-file-stale', `${path} did not match this node's network or lease and was removed`)
+function forgetStaleFiles(known: KnownSubnets, options: AgentOptions) {
+  for (const path of withdrawStale(options, known)) {
+    options.log.warn('subnet-file-stale', `${path} did not match this node's network or lease and was removed`)
   }
 }

@@ -10,14 +10,13 @@
 //   5. lease         acquired from the store, or kept: then the node is `degraded` until the store confirms it
 //   6. dataplane     address and route; the device stays from here on
 //   7. peers         from the first snapshot, or from the kept leases; rules and routes of the host meanwhile
-//   8. subnet.env    now pods may come; `ready`
+//   8. subnet.env    and Docker options made from it: now pods may come; `ready`
 // A start that fails after 5 gives back a lease that was new.
 // From then on the underlay is followed: when its address changes, sockets and lease go over to the new one.
 // Each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { chooseMtu } from '../config/mtu.ts'
-import { removeStaleSubnetFile, removeSubnetFile, writeSubnetFile } from '../config/subnet-file.ts'
 import type { FlanneletteError } from '../errors.ts'
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
@@ -29,6 +28,7 @@ import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { KeptLeases } from './kept-leases.ts'
 import { PeerUpdates } from './peer-updates.ts'
+import { publishSubnet, withdrawSubnet } from './published-subnet.ts'
 import { UnderlayFollower } from './underlay-follower.ts'
 
 export class NodeAgent {
@@ -78,7 +78,7 @@ export class NodeAgent {
       const mode = joined.config.enableNftables ? 'nftables' : 'iptables'
       await Promise.all([this.#forward(joined), this.#options.hostWork.start(local, mode)])
       if (this.#stopping.signal.aborted) return
-      this.#writeSubnetFile(local)
+      this.#publish(local)
       this.#remember(joined)
       this.#becomeReady(joined, local)
       this.#follow(joined)
@@ -96,8 +96,13 @@ export class NodeAgent {
     const { dataplane, hostWork } = this.#options
     const dataplaneStopped = this.#dataplaneStarted ? dataplane.stop(mode) : null
     await Promise.all([dataplaneStopped, hostWork.stop(mode), this.#kept.close()])
-    if (mode === 'remove') removeSubnetFile(this.#options.subnetFile)
+    if (mode === 'remove') withdrawSubnet(this.#options)
     await this.#options.store.close()
+  }
+
+  /** The machine slept: whether the lease is still ours, as far as the store says. */
+  async wake(): Promise<boolean> {
+    return (await this.#manager?.wake()) ?? true
   }
 
   get state(): AgentState {
@@ -173,22 +178,20 @@ export class NodeAgent {
   }
 
   async #onLost(error: FlanneletteError): Promise<void> {
-    const { log, dataplane, hostWork, subnetFile } = this.#options
+    const { log, dataplane, hostWork } = this.#options
     this.#end('lost')
     log.error('lease-lost', error.oneLine)
-    removeSubnetFile(subnetFile)
+    withdrawSubnet(this.#options)
     await this.#moving.catch(() => {})
     const stopped = Promise.all([dataplane.stop('keep'), hostWork.stop('keep'), this.#kept.close()])
     await stopped.catch((failure: unknown) => log.error('stop-failed', String(failure)))
     this.#announceLoss(error)
   }
 
-  #writeSubnetFile(local: LocalVtep): void {
-    const { subnetFile, ipMasq } = this.#options
+  #publish(local: LocalVtep): void {
     const { network, subnet, ipv6Network, ipv6Subnet, mtuBytes } = local
     const ipv6 = ipv6Network === null || ipv6Subnet === null ? null : { network: ipv6Network, subnet: ipv6Subnet }
-    removeStaleSubnetFile(subnetFile, { network, subnet, ipv6Network, ipv6Subnet })
-    writeSubnetFile(subnetFile, { network, subnet, ipv6, mtuBytes, ipMasq })
+    publishSubnet(this.#options, { network, subnet, ipv6, mtuBytes, ipMasq: this.#options.ipMasq })
   }
 
   /** Only now: what a failed start was granted is no memory of this node. */

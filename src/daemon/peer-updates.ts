@@ -27,6 +27,7 @@ export class PeerUpdates {
   #wanted: { readonly peers: readonly Lease[]; readonly why: string } | null = null
   /** The last hand-over failed: what the dataplane forwards by is not known. */
   #doubtful = false
+  #changedWallMs: number | null = null
   #running: Promise<void> | null = null
   #retry: Timer | null = null
   #closed = false
@@ -51,6 +52,11 @@ export class PeerUpdates {
   /** Generation of the table in force, 0 before the first. */
   get generation(): number {
     return this.#generation
+  }
+
+  /** Wall-clock time since which the table is in force, `null` before the first. */
+  get changedWallMs(): number | null {
+    return this.#changedWallMs
   }
 
   /** Takes the whole set of leases, own one included. Resolves when the dataplane forwards by it (or a later one). */
@@ -88,6 +94,7 @@ export class PeerUpdates {
     try {
       this.#generation = await dataplane.replacePeers(peers, cause)
       this.#peers = peers
+      this.#changedWallMs = clock.wallMs()
       this.#doubtful = false
       const fields = { generation: this.#generation, peers: peers.length, cause }
       log.info('peers-replaced', `forwarding to ${peers.length} peers`, fields)

@@ -49,6 +49,8 @@ export interface UserspaceOptions {
   readonly workers: number
   /** UDP ports that flows are spread over; 1 is the service port alone. */
   readonly sourcePorts: number
+  /** Workers stood still for so many milliseconds of CLOCK_MONOTONIC; whether they may go on. Absent: they may. */
+  readonly onStandstill?: (standstillMs: number) => Promise<boolean>
 }
 
 export class UserspaceDataplane implements Dataplane {
@@ -290,9 +292,16 @@ export class UserspaceDataplane implements Dataplane {
       this.#broken = 'gone'
     } else if (report.type === 'socket-failed') {
       this.#options.log.error('socket-failed', `receiving failed (errno ${report.errno})`)
+    } else if (report.type === 'woke') {
+      void this.#goOn(report.standstillMs)
     } else if (report.type === 'offenders') {
       this.#offenders.note(report.offenders)
     }
+  }
+
+  async #goOn(standstillMs: number): Promise<void> {
+    const { onStandstill } = this.#options
+    if (onStandstill === undefined || (await onStandstill(standstillMs))) this.#workers?.go()
   }
 
   #mourn(error: Error, delayMs: number): void {

@@ -12,7 +12,7 @@ import type { CniConfig, Facts, Looked } from './facts.ts'
 import { chainsOfIptables, chainsOfNft, type FirewallChain } from './firewall-chains.ts'
 import { readSystem } from './gather-system.ts'
 import { type NodeView, readNodeView } from './node-view.ts'
-import { parseManaged, parsePorts } from './program-output.ts'
+import { optionOf, parseManaged, parsePorts } from './program-output.ts'
 import { socketAnswers } from './socket-answer.ts'
 
 export interface GatherOptions {
@@ -50,12 +50,13 @@ export async function gatherFacts(options: GatherOptions): Promise<Facts> {
     sampleAgain(view),
     readSystem(pid),
   ])
+  const daemonWords = pid === null ? unknown<string[]>('the daemon does not run') : await look(async () => wordsOf(pid))
   const names = links.seen ? links.value.map(({ ifname }) => ifname) : []
   return {
     ...system,
     now: Date.now(),
     view,
-    daemonWords: pid === null ? unknown('the daemon does not run') : await look(async () => wordsOf(pid)),
+    daemonWords,
     apiAnswers,
     laterCounters,
     links,
@@ -67,7 +68,7 @@ export async function gatherFacts(options: GatherOptions): Promise<Facts> {
     managed,
     subnetFilePath: options.subnetFile,
     subnetFile: await look(async () => readOrNull(options.subnetFile)),
-    engineOptions: readEngineOptions(options.engineOptionFiles),
+    engineOptions: readEngineOptions(daemonWords, options.engineOptionFiles),
     cniConfigs: readCniConfigs(options.cniDirectory),
   }
 }
@@ -156,8 +157,10 @@ function readOrNull(path: string, quiet = false): string | null {
   }
 }
 
-function readEngineOptions(paths: readonly string[]): Facts['engineOptions'] {
-  for (const path of paths) {
+/** Where the daemon writes them, else where others do. */
+function readEngineOptions(daemonWords: Facts['daemonWords'], usual: readonly string[]): Facts['engineOptions'] {
+  const named = daemonWords.seen ? optionOf(daemonWords.value, 'docker-opts-file') : null
+  for (const path of named === null ? usual : [named]) {
     const text = readOrNull(path, true)
     if (text !== null) return { path, text }
   }

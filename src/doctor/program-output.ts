@@ -24,3 +24,12 @@ export function parseManaged(nmcli: string, networkctl: string): ManagedDevice[]
   })
   return [...byManager, ...byNetworkd]
 }
+
+/** What a command line gives a flag: `--name value` or `--name=value`, also with one dash; `null` for nothing. */
+export function optionOf(words: readonly string[], name: string): string | null {
+  for (const [index, word] of words.entries()) {
+    const [, found, value] = /^--?([\w-]+)(?:=(.*))?$/.exec(word) ?? []
+    if (found === name) return value ?? words[index + 1] ?? null
+  }
+  return null
+}

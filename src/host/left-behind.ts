@@ -2,7 +2,7 @@
 // protocol, rules by their chains and tables. Read here as commands that take it away; nothing here changes anything.
 
 import { deleteBlackhole } from './blackhole-route.ts'
-import type { CommandOptions } from './command.ts'
+import { attempt, type CommandOptions, commandFailure } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
 import { type AddressInfo, batch, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
@@ -33,6 +33,14 @@ export async function findLeftBehind(where: InNamespace = {}): Promise<LeftBehin
     commands: [...rules, ...words.map((line) => ({ argv: ['ip', ...line.split(' ')] }))],
     addresses: devices.flatMap(({ addr_info }) => addr_info ?? []),
   }
+}
+
+/** Runs one of the commands. @throws FlanneletteError `host-command`, `not-permitted` */
+export async function takeAway({ argv, input }: FirewallCommand, where: InNamespace = {}): Promise<void> {
+  const result = await attempt(argv, { ...where, input: input ?? '' })
+  // With a device its routes go; with what is gone already nothing is left to do.
+  const gone = /No such (process|device|file)|Cannot find device/i.test(result.stderr)
+  if (result.exitCode !== 0 && !gone) throw commandFailure(argv, result, where.namespace)
 }
 
 /**

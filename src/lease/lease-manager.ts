@@ -130,6 +130,16 @@ export class LeaseManager {
     })
   }
 
+  /**
+   * Somebody noticed that the machine slept: the own key is read before anything else is done, and not at the next tick.
+   * Resolves with whether the lease is not lost; a store that does not answer takes nothing away.
+   */
+  async wake(): Promise<boolean> {
+    this.#lastTickBootMs = this.#options.clock.bootMs()
+    await this.#inTurn(() => this.#lookAgain())
+    return this.#state !== 'lost'
+  }
+
   /** Ends both activities at once; what the store is still doing is not waited for. The lease stays. */
   stop(): void {
     this.#stopped.abort()
@@ -156,16 +166,18 @@ export class LeaseManager {
   }
 
   async #tick(now: number, slept: boolean): Promise<void> {
-    const { log, store } = this.#options
     try {
-      if (slept) {
-        log.warn('woke-up', 'the machine or this process was asleep: reading the own lease again')
-        await this.#validate(await this.#ask(store.read(this.#lease.subnet)), null)
-      }
+      if (slept) await this.#lookAgain()
       if (!this.#done && now >= this.#renewAtBootMs) await this.#renew()
     } catch (error) {
       this.#failed(error)
     }
+  }
+
+  async #lookAgain(): Promise<void> {
+    const { log, store } = this.#options
+    log.warn('woke-up', 'the machine or this process was asleep: reading the own lease again')
+    await this.#validate(await this.#ask(store.read(this.#lease.subnet)), null)
   }
 
   async #renew(): Promise<void> {

@@ -123,12 +123,13 @@ test('every flag of our own arrives', async () => {
     ...['--store=file:/s', '--state-dir=/d', '--dataplane=kernel', '--source-check=off', '--udp-checksum=off'],
     ...['--source-allow=10.8.1.1/16', '--source-allow=fd00:8::1/64', '--workers=2', '--source-ports=1'],
     ...['--driver=plain', '--udp-gso=on', '--tun-offload=off', '--on-exit=remove', '--log-format=json', '-v'],
-    ...['--metrics-address=:9401', '--metrics-peers=off', '--api-socket=/run/x.sock'],
+    ...['--metrics-address=:9401', '--metrics-peers=off', '--api-socket=/run/x.sock', '--docker-opts-file=/o'],
   )
   expect(options).toEqual({
     ...DEFAULTS,
     store: 'file:/s',
     stateDirectory: '/d',
+    dockerOptsFile: '/o',
     metricsAddress: { host: '127.0.0.1', port: 9401 },
     metricsPeers: false,
     apiSocket: '/run/x.sock',

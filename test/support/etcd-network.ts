@@ -82,7 +82,11 @@ export class Underlay {
   }
 }
 
-export function startOnEtcd(host: Host, servers: readonly EtcdServer[], more: readonly string[] = []): RunningDaemon {
+export function startOnEtcd(
+  host: Host,
+  servers: readonly Pick<EtcdServer, 'url'>[],
+  more: readonly string[] = [],
+): RunningDaemon {
   return new RunningDaemon(host, [
     ...[process.execPath, mainProgram(), 'run', '--iface', 'eth0'],
     ...['--etcd-endpoints', servers.map(({ url }) => url).join(',')],

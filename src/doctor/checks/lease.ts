@@ -4,6 +4,7 @@ import { parseSubnetFile } from '../../config/subnet-file.ts'
 import type { Facts } from '../facts.ts'
 import { error, ok, type Remark, unseen, warning } from '../finding.ts'
 import { duration } from '../ladder.ts'
+import { optionOf } from '../program-output.ts'
 import type { Check } from './check.ts'
 
 const store: Check = {
@@ -93,15 +94,6 @@ function missingSubnetFile({ view, daemonWords, subnetFilePath: path }: Facts): 
   }
   const message = `${path} is missing although this node has the lease ${status.lease.subnet}`
   return error(message, 'somebody removed it: restart the daemon, which writes it again')
-}
-
-/** `--name value` or `--name=value`, also with one dash. */
-function optionOf(words: readonly string[], name: string): string | null {
-  for (const [index, word] of words.entries()) {
-    const [, found, value] = /^--?([\w-]+)(?:=(.*))?$/.exec(word) ?? []
-    if (found === name) return value ?? words[index + 1] ?? null
-  }
-  return null
 }
 
 function judgeSubnetFile({ view, subnetFilePath: path }: Facts, text: string): Remark[] {

@@ -1,7 +1,9 @@
 // The tunnel backends' own options: defaults, ranges, and clear words for what this version does not do.
+import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'
 import { tunnelBackend, vxlanDeviceName } from '../../../src/config/tunnel-backend.ts'
+import { FlanneletteError } from '../../../src/errors.ts'
 
 function backendOf(backend: object) {
   return tunnelBackend(parseNetworkConfig(JSON.stringify({ Network: '10.244.0.0/16', Backend: backend })))
@@ -107,4 +109,31 @@ test('plain UDP carries no IPv6, whatever is said', () => {
 
 test('the key without EnableIPv6 is said to have no effect', () => {
   expect(backendOf({ Type: 'vxlan', IPv6OverIPv4: true }).notices).toEqual([expect.stringContaining('EnableIPv6')])
+})
+
+test('random options are taken within their ranges or refused, never anything else', () => {
+  const keys = ['VNI', 'Port', 'MTU', 'GBP', 'Learning', 'DirectRouting', 'VTEPMAC', 'IPv6OverIPv4', 'vni', 'port']
+  const options = fc.dictionary(
+    fc.constantFrom(...keys),
+    fc.oneof(fc.jsonValue(), fc.integer({ min: -1, max: 1 << 25 })),
+  )
+  fc.assert(
+    fc.property(options, fc.constantFrom('vxlan', 'udp'), (more, type) => {
+      let backend: ReturnType<typeof backendOf>
+      try {
+        backend = backendOf({ ...more, Type: type })
+      } catch (error) {
+        expect(error).toBeInstanceOf(FlanneletteError)
+        return
+      }
+      const { vni, port, mtuBytes } = backend
+      const whole = [vni, port, mtuBytes ?? 1].every(Number.isInteger)
+      expect([whole, vni < 1 << 24, port > 0 && port < 1 << 16, (mtuBytes ?? 0) < 1 << 16]).toEqual([
+        true,
+        true,
+        true,
+        true,
+      ])
+    }),
+  )
 })

@@ -39,6 +39,7 @@ test('a node is not ready before all peers were programmed, and stays ready when
   node.dataplane.pending = 1
   expect(failing(health)).toEqual(['peers'])
   expect(health.look().notes).toEqual(['1 peers are not programmed yet'])
+  expect(node.agent.state).toBe('degraded')
   node.dataplane.pending = 0
   expect(failing(health)).toEqual([])
   node.dataplane.pending = 1
@@ -64,6 +65,23 @@ test('a store that is away is a note: alive and ready until the lease has expire
   await host.clock.advance(25 * 3_600_000)
   expect(health.look()).toMatchObject({ live: true, ready: false })
   expect(failing(health)).toEqual(['lease'])
+})
+
+test('checks tell the last renewal and the last change of peers', async () => {
+  const host = makeHost()
+  const node = await started(host)
+  const health = watchOf(node)
+  const about = (name: string) => health.look().checks.find((check) => check.name === name)?.about
+  const startedAt = new Date(host.clock.wallMs()).toISOString()
+  expect(about('lease')).toMatch(/^10\.244\.\d+\.0\/24 is held$/)
+  expect(about('peers')).toBe(`0 of 0 programmed, last change ${startedAt}`)
+  await host.clock.advance(23 * 3_600_000)
+  const renewedAt = new Date(host.clock.wallMs()).toISOString()
+  expect(about('lease')).toMatch(new RegExp(`is held, renewed ${renewedAt}$`))
+  expect(about('peers')).toBe(`0 of 0 programmed, last change ${startedAt}`)
+  host.shared.edit((all) => [...all, peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02')])
+  await settle()
+  expect(about('peers')).toBe(`1 of 1 programmed, last change ${renewedAt}`)
 })
 
 test('a main thread that is late by five seconds is not alive', async () => {

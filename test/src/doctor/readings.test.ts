@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { parsePrefix } from '../../../dataplane/index.ts'
 import { admitsPort, chainsOfIptables, chainsOfNft, forwards } from '../../../src/doctor/firewall-chains.ts'
-import { parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
+import { optionOf, parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
 import { parseEcho } from '../../../src/host/echo.ts'
 
 const NETWORK = parsePrefix('10.244.0.0/16')!
@@ -98,6 +98,15 @@ test('nmcli and networkctl: who manages what', () => {
     { device: 'cni0', by: 'NetworkManager' },
     { device: 'flannel.1', by: 'systemd-networkd' },
   ])
+})
+
+test.each([
+  [['node', 'main.js', 'run', '--docker-opts-file', '/a', '--iface', 'eth0'], '/a'],
+  [['run', '-docker-opts-file=/b=c'], '/b=c'],
+  [['run', '--docker-opts-file'], null],
+  [['run', '--docker-opts-files=/d', 'docker-opts-file'], null],
+])('a command line: %j gives the flag %j', (words, value) => {
+  expect(optionOf(words, 'docker-opts-file')).toBe(value)
 })
 
 describe("ping's words", () => {

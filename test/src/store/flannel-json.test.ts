@@ -107,6 +107,27 @@ describe('values', () => {
   })
 })
 
+test('a random value is read or refused, never anything else, and neither is its MAC', () => {
+  const words = ['PublicIP', 'PublicIPv6', 'BackendType', 'BackendData', '1.2.3.4', 'fd00::1', 'VtepMAC', 'null', '1']
+  const soup = fc.string({ unit: fc.constantFrom(...'{}[]":, \\-', ...words) })
+  const member = fc.oneof(
+    fc.jsonValue(),
+    fc.constantFrom('1.2.3.4', 'fd00::1', 'vxlan', { VtepMAC: '0a:00:00:00:00:01' }),
+  )
+  const almost = fc.dictionary(fc.constantFrom(...words), member).map((value) => JSON.stringify(value))
+  fc.assert(
+    fc.property(fc.oneof(fc.string(), fc.json(), soup, almost), (text) => {
+      try {
+        const value = parseLeaseValue(text)
+        vtepMacOf(value)
+        expect(parseLeaseValue(formatLeaseValue(value))).toEqual(value)
+      } catch (error) {
+        expect(error).toBeInstanceOf(JsonProblem)
+      }
+    }),
+  )
+})
+
 describe('the VTEP MAC of a lease', () => {
   const macOf = (backendData: unknown) => {
     return vtepMacOf({ publicIp: 1, publicIpv6: null, backendType: 'vxlan', backendData })

@@ -305,3 +305,20 @@ test('a burst becomes few snapshots, the last of which has all', async () => {
   expect(news.length).toBeLessThan(4)
   expect(subnets()).toHaveLength(199)
 })
+
+test('a consumer that is still at work when the watch is ended holds no stream, and then hears that it is over', async () => {
+  const { clock, etcd, put } = follow()
+  const end = new AbortController()
+  const store = new EtcdStore('etcd', PREFIX, etcd, { clock, log: new RecordingLog(), random: () => 0 })
+  const watch = store.watch(end.signal)[Symbol.asyncIterator]()
+  await watch.next()
+  const second = watch.next()
+  await clock.advance(1000)
+  put('10.244.1.0/24')
+  await clock.advance(1000)
+  await second
+  expect(etcd.streams).toBe(1)
+  end.abort()
+  expect([etcd.streams, clock.timers]).toEqual([0, 0])
+  expect(await watch.next()).toMatchObject({ done: true })
+})

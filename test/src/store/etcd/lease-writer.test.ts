@@ -56,9 +56,9 @@ describe('acquire', () => {
 
   test('writes key and value as flannel does, on an etcd lease of a day', async () => {
     const { acquire, pairs, etcd, clock } = makeStore()
-    const lease = await acquire('10.3.5.0/24')
+    const lease = await acquire('10.1.5.0/24', '10.1.0.0/16')
     const [pair] = await pairs()
-    expect(pair).toMatchObject({ key: '/coreos.com/network/subnets/10.3.5.0-24', value: PLAIN_VALUE })
+    expect(pair).toMatchObject({ key: '/coreos.com/network/subnets/10.1.5.0-24', value: PLAIN_VALUE })
     expect(etcd.grants.get(pair!.leaseId!)).toBe(clock.bootMs() + DAY_MS)
     expect(lease).toMatchObject({ expiresAtMs: clock.wallMs() + DAY_MS, revision: pair!.modRevision })
   })

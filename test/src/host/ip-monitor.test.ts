@@ -1,0 +1,67 @@
+// The doorbell: each line rings, and a program that fails, as when the kernel overran it, is begun again. Its processes are
+// played by an event emitter.
+import { EventEmitter } from 'node:events'
+import { beforeEach, expect, test, vi } from 'vitest'
+import { ringOnChanges } from '../../../src/host/ip-monitor.ts'
+
+class Program extends EventEmitter {
+  readonly stdout = new EventEmitter()
+  killed = false
+  unref() {}
+  kill() {
+    this.killed = true
+  }
+}
+
+const programs = vi.hoisted(() => [] as Program[])
+vi.mock('node:child_process', () => ({
+  spawn: () => {
+    const program = new Program()
+    programs.push(program)
+    return program
+  },
+}))
+
+beforeEach(() => {
+  programs.length = 0
+  vi.useFakeTimers()
+  return () => vi.useRealTimers()
+})
+
+function rung() {
+  let times = 0
+  const bell = ringOnChanges(() => times++)
+  return { bell, times: () => times }
+}
+
+test('every line rings', () => {
+  const { times } = rung()
+  programs[0]?.stdout.emit('data', '2: eth0: <UP>\n')
+  programs[0]?.stdout.emit('data', 'Deleted 2: eth0\n')
+  expect(times()).toBe(2)
+})
+
+test.each(['error', 'close'])('after its %s another program is begun, once, and rings for what was missed', (event) => {
+  const { times } = rung()
+  for (let round = 1; round <= 3; round++) {
+    const program = programs.at(-1)!
+    program.emit(event, new Error('no buffer space'))
+    program.emit('close')
+    expect(programs).toHaveLength(round)
+    vi.advanceTimersByTime(5000)
+    expect([programs.length, times()]).toEqual([round + 1, round])
+  }
+  programs.at(-1)?.stdout.emit('data', 'x')
+  expect(times()).toBe(4)
+})
+
+test('after a stop nothing is begun and nothing rings', () => {
+  const { bell, times } = rung()
+  programs[0]?.emit('close')
+  bell.stop()
+  vi.advanceTimersByTime(60_000)
+  expect([programs.length, times()]).toEqual([1, 0])
+  const other = rung()
+  other.bell.stop()
+  expect(programs.at(-1)?.killed).toBe(true)
+})

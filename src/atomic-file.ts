@@ -14,8 +14,8 @@ export interface AtomicWriteOptions {
 let serial = 0
 
 /**
- * Writes a temporary file beside `path` and renames it over `path`, rename(2). The directory is made when it is missing.
- * The temporary name starts with a dot and holds our pid, so that two processes never share one.
+ * Writes a temporary file beside `path` and renames it over `path`, rename(2). The directory is made when it is
+ * missing. The temporary name starts with a dot and holds our pid, so that two processes never share one.
  */
 export function writeFileAtomically(path: string, content: string, options: AtomicWriteOptions): void {
   const { directory, temporary } = beside(path)
@@ -36,7 +36,7 @@ export function writeFileAtomically(path: string, content: string, options: Atom
   }
 }
 
-/** The same while the caller does other work: for megabytes, whose way to the disk may take longer than anything else. */
+/** The same while the caller does other work: for megabytes, whose way to the disk may be longer than anything else. */
 export async function writeFileInBackground(path: string, content: string, options: AtomicWriteOptions): Promise<void> {
   const { directory, temporary } = beside(path)
   try {

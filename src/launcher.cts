@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// What `flannelette` starts: refuses what cannot run it, by name and in one line, before anything modern is parsed. CommonJS,
-// and in words that the Nodes of ten years ago understand.
+// What `flannelette` starts: refuses what cannot run it, by name and in one line, before anything modern is parsed.
+// CommonJS, and in words that the Nodes of ten years ago understand.
 const OLDEST_NODE = [20, 19] as const
 
 /** Why this Node on this platform cannot run the program, empty when it can. */

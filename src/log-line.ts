@@ -28,8 +28,8 @@ export function priorityLine(json: string): string {
 const LETTERS = { debug: 'I', info: 'I', warn: 'W', error: 'E' } as const
 
 /**
- * As flannel's own log library writes it: `I0101 00:00:00.000000    4711 ready:1] this node forwards mtu=1450`, in local
- * time. Where a source file would stand, the event is.
+ * As flannel's own log library writes it: `I0101 00:00:00.000000    4711 ready:1] this node forwards mtu=1450`, in
+ * local time. Where a source file would stand, the event is.
  */
 export function klogLine(json: string): string {
   const { level, time, event, message } = read(json)

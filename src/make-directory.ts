@@ -3,8 +3,8 @@ import { mkdirSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
- * Makes a directory, mode 0755 less the umask; not an error when it is there. Not `mkdirSync` with `recursive`: that one
- * never returns where the parent exists and still nothing can be made in it, as below /proc.
+ * Makes a directory, mode 0755 less the umask; not an error when it is there. Not `mkdirSync` with `recursive`: that
+ * one never returns where the parent exists and still nothing can be made in it, as below /proc.
  * @throws Error of mkdir(2)
  */
 export function makeDirectory(path: string): void {

@@ -1,5 +1,5 @@
-// How Vitest finds and runs the tests. `npm test` runs the projects unit and netns, `npm run test:all` the others as well:
-// measured (first, while the machine is at its quietest), uml and long.
+// How Vitest finds and runs the tests. `npm test` runs the projects unit and netns, `npm run test:all` the others as
+// well: measured (first, while the machine is at its quietest), uml and long.
 import { defineConfig } from 'vitest/config'
 
 const LONG = ['test/long/**/*.test.ts', 'test/**/*.long.test.ts']
@@ -36,7 +36,8 @@ export default defineConfig({
         },
       },
       {
-        // Real devices and kernel peers in network namespaces, each file in some of its own. Mostly they wait: two at a time.
+        // Real devices and kernel peers in network namespaces, each file in some of its own. Mostly they wait: two at a
+        // time.
         test: {
           name: 'netns',
           include: [NETNS],

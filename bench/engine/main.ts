@@ -1,4 +1,5 @@
-// The engine alone, in memory. Each scenario runs in a process of its own, as a worker has one packet memory in its life.
+// The engine alone, in memory. Each scenario runs in a process of its own, as a worker has one packet memory in its
+// life.
 //
 //   node dist/bench/engine/main.js [PACKETS]             all scenarios, as a table
 //   node dist/bench/engine/main.js PACKETS SCENARIO      one of them by number, as JSON

@@ -1,5 +1,5 @@
-// Two engines on the memory driver (whose copies are in the figures): how fast each direction is for one kind of packet, what is left to the
-// garbage collector, and whether every packet is accounted for.
+// Two engines on the memory driver (whose copies are in the figures): how fast each direction is for one kind of
+// packet, what is left to the garbage collector, and whether every packet is accounted for.
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks'
 import { setImmediate as turn } from 'node:timers/promises'
 import { UdpEncapsulation } from '../../dataplane/encap/udp.ts'
@@ -23,7 +23,9 @@ export interface Scenario {
   readonly packet: (flow: number) => Uint8Array
   /** Flows whose packets take turns; one unless told otherwise. */
   readonly flows?: number
-  /** Packets of that kind that one message of the underlay carries, roughly: bounds what is sent before it is received. */
+  /**
+   * Packets of that kind that one message of the underlay carries, roughly: bounds what is sent before it is received.
+   */
   readonly readsPerTurn: number
 }
 
@@ -250,7 +252,10 @@ function way(packets: number, bytes: number, milliseconds: number): Way {
   return { seconds, packetsPerSecond: Math.round(packets / seconds), gbitPerSecond: (bytes * 8) / 1e9 / seconds }
 }
 
-/** Runs `work`, which must not wait, and counts the collections in it; steps of an incremental one are not counted apart. */
+/**
+ * Runs `work`, which must not wait, and counts the collections in it; steps of an incremental one are not counted
+ * apart.
+ */
 export async function watchHeap(work: () => void): Promise<{ collections: number; heapBytes: number }> {
   let collections = 0
   const count = (entries: readonly PerformanceEntry[]): void => {

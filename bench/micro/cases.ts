@@ -1,4 +1,5 @@
-// What is timed piece by piece: taking headers apart, finding the peer, summing bytes, and each direction of the engine.
+// What is timed piece by piece: taking headers apart, finding the peer, summing bytes, and each direction of the
+// engine.
 import type { Counters } from '../../dataplane/engine/counters.ts'
 import { ENGINE_MEMORY_BYTES } from '../../dataplane/engine/engine.ts'
 import { encodeForwardingTable, ForwardingTable } from '../../dataplane/forwarding/forwarding-table.ts'

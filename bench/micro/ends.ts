@@ -1,5 +1,5 @@
-// The two ends of a one-way engine: a socket that takes everything and one that has always the same to give, so that one
-// direction can be timed without the other.
+// The two ends of a one-way engine: a socket that takes everything and one that has always the same to give, so that
+// one direction can be timed without the other.
 import { gather } from '../../dataplane/io/memory/memory-device.ts'
 import type { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'
 import type { SendBatch } from '../../dataplane/io/send-batch.ts'

@@ -1,5 +1,5 @@
-// Micro-benchmarks as a table: nanoseconds and heap bytes per packet. Each case runs in a process of its own, so that none
-// inherits what the compiler learned from another.
+// Micro-benchmarks as a table: nanoseconds and heap bytes per packet. Each case runs in a process of its own, so that
+// none inherits what the compiler learned from another.
 //
 //   node dist/bench/micro/main.js [SECONDS]          all cases, as a table
 //   node dist/bench/micro/main.js SECONDS CASE       one of them by number, as JSON

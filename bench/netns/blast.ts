@@ -38,7 +38,9 @@ function checked(answer: number, call: string): number {
   return answer
 }
 
-/** Sends datagrams of `lengthBytes` (UDP payload, up to 2048) for `seconds`, as fast as it can or at `rate` a second. */
+/**
+ * Sends datagrams of `lengthBytes` (UDP payload, up to 2048) for `seconds`, as fast as it can or at `rate` a second.
+ */
 export function send(
   address: number,
   port: number,

@@ -42,7 +42,10 @@ const UNITS: Readonly<Record<Load, string>> = { tcp: 'Gbit/s', 'small-packets': 
 
 type Labs = Readonly<Record<keyof Match, Lab>>
 
-/** Two hosts, one pod each, one link. The kernel's device computes outer checksums, as recent flannel has it and as ours does. */
+/**
+ * Two hosts, one pod each, one link. The kernel's device computes outer checksums, as recent flannel has it and as ours
+ * does.
+ */
 export async function compare(options: CompareOptions): Promise<Comparison[]> {
   const { match = AGAINST_THE_KERNEL, underlay } = options
   try {

@@ -18,7 +18,9 @@ const RECEIVER_LEAD_MS = 500
 /** USER_HZ, which Linux fixes at 100 on every architecture we run on (man 7 time). */
 const TICKS_PER_SECOND = 100
 
-/** TCP: one iperf3 stream, Gbit/s and Gbit received. Small packets: one flow of 64-byte datagrams, received a second. */
+/**
+ * TCP: one iperf3 stream, Gbit/s and Gbit received. Small packets: one flow of 64-byte datagrams, received a second.
+ */
 export async function measure(load: Load, from: Endpoint, to: Endpoint, seconds: number): Promise<Sample> {
   const before = busySeconds()
   const sample = await (load === 'tcp' ? tcp : smallPackets)(from, to, seconds)
@@ -54,7 +56,9 @@ export function blastProgram(): string {
   return fileURLToPath(new URL(built, import.meta.url))
 }
 
-/** CPU seconds that the machine has worked since boot: what was not idle, waiting or taken by a hypervisor (man 5 proc). */
+/**
+ * CPU seconds that the machine has worked since boot: what was not idle, waiting or taken by a hypervisor (man 5 proc).
+ */
 function busySeconds(): number {
   const line = readFileSync('/proc/stat', 'utf8').split('\n')[0] ?? ''
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = line.trim().split(/\s+/).slice(1).map(Number)

@@ -1,9 +1,11 @@
 // `npm run bench`: two ways to forward in turns, kernel VXLAN and flannelette unless told otherwise, on each kind of
 // underlay.
 //
-//   main [--underlay veth,uso,wire] [--load tcp,small-packets] [--match kernel,ours] [--rounds 5] [--seconds 4] [-o json]
+//   main [--underlay veth,uso,wire] [--load tcp,small-packets] [--match kernel,ours] [--rounds 5] [--seconds 4]
+//        [-o json]
 //
-// Exit code 0 when every demanded ratio was reached, 1 when one was not or nothing could be measured, 2 for wrong usage.
+// Exit code 0 when every demanded ratio was reached, 1 when one was not or nothing could be measured, 2 for wrong
+// usage.
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { EXIT, FlanneletteError } from '../../src/errors.ts'
 import { UNDERLAY_KINDS, type UnderlayKind } from '../../src/lab/plan.ts'

@@ -1,5 +1,5 @@
-// A number for the flow of an inner packet, from which its outer source port follows: routers and NICs spread tunnels by
-// their outer ports, so one port for all flows would put them all on one link and one core (RFC 7348, section 5).
+// A number for the flow of an inner packet, from which its outer source port follows: routers and NICs spread tunnels
+// by their outer ports, so one port for all flows would put them all on one link and one core (RFC 7348, section 5).
 import { PROTOCOL_TCP, PROTOCOL_UDP } from '../wire/ipv4.ts'
 
 const PROTOCOL_SCTP = 132
@@ -16,9 +16,9 @@ export function hasPorts(protocol: number): boolean {
 }
 
 /**
- * Hash of a flow as a signed 32-bit number: of both addresses (`addressBytes` bytes from `addressesAt` on, a multiple of
- * 4), the protocol, and both ports. `portsAt` is where the two ports stand, or negative where there are none to be had:
- * every fragment of a datagram then has the hash of the others, also the first, which does carry ports.
+ * Hash of a flow as a signed 32-bit number: of both addresses (`addressBytes` bytes from `addressesAt` on, a multiple
+ * of 4), the protocol, and both ports. `portsAt` is where the two ports stand, or negative where there are none to be
+ * had: every fragment of a datagram then has the hash of the others, also the first, which does carry ports.
  */
 export function flowHash(
   view: DataView,

@@ -1,5 +1,5 @@
-// flannel's plain UDP mode: the inner packet is the UDP payload, with nothing in front of it. No MACs, no VNI; the tunnel
-// counts as a hop on both sides, which the engine sees to.
+// flannel's plain UDP mode: the inner packet is the UDP payload, with nothing in front of it. No MACs, no VNI; the
+// tunnel counts as a hop on both sides, which the engine sees to.
 import type { DropReason } from '../drop-reason.ts'
 import type { Encapsulation } from './encapsulation.ts'
 

@@ -37,7 +37,8 @@ export class VxlanEncapsulation implements Encapsulation {
     }
     const inner = at + INNER_ETHERNET
     if (!ethernet.hasDestination(view, inner, this.#macHigh, this.#macLow)) return 'inner-destination-mac'
-    // As the kernel: our own MAC is a loop, zero and group addresses are nobody (drivers/net/vxlan, is_valid_ether_addr).
+    // As the kernel: our own MAC is a loop, zero and group addresses are nobody (drivers/net/vxlan,
+    // is_valid_ether_addr).
     if (ethernet.hasGroupSource(view, inner) || ethernet.hasSource(view, inner, 0, 0)) return 'inner-source-mac'
     if (ethernet.hasSource(view, inner, this.#macHigh, this.#macLow)) return 'inner-source-mac'
     const etherType = ethernet.getEtherType(view, inner)

@@ -103,9 +103,9 @@ export class Coalescer {
   }
 
   /**
-   * Takes more of a train, a frame every `stride` bytes: as many of the `most` frames behind the one whose packet, the latest
-   * that was offered, lies at `at`, as are alike. All that was found out for that one is true of them, and they join the run
-   * that it is in. Returns how many; 0 when the packet at `at` was not joined, or nothing more can be.
+   * Takes more of a train, a frame every `stride` bytes: as many of the `most` frames behind the one whose packet, the
+   * latest that was offered, lies at `at`, as are alike. All that was found out for that one is true of them, and they
+   * join the run that it is in. Returns how many; 0 when the packet at `at` was not joined, or nothing more can be.
    */
   extend(at: number, encapBytes: number, stride: number, most: number): number {
     const run = this.#tail
@@ -134,7 +134,10 @@ export class Coalescer {
     this.#tailAt = at
   }
 
-  /** Whether the packet can be part of a joined one at all: payload, no IP options or extensions, nothing special in TCP. */
+  /**
+   * Whether the packet can be part of a joined one at all: payload, no IP options or extensions, nothing special in
+   * TCP.
+   */
   #mayMerge(packet: InnerPacket): boolean {
     if (packet.length === packet.headerBytes) return false
     if (packet.ipBytes !== (packet.version === 4 ? ipv4.HEADER_LEN : ipv6.HEADER_LEN)) return false
@@ -144,8 +147,8 @@ export class Coalescer {
   }
 
   /**
-   * Writes what is open between two hosts for a protocol: something of theirs that has no ports comes next. What an IPv6
-   * fragment is of is not asked: it may be any protocol.
+   * Writes what is open between two hosts for a protocol: something of theirs that has no ports comes next. What an
+   * IPv6 fragment is of is not asked: it may be any protocol.
    */
   flushHosts(packet: InnerPacket): void {
     const isAny = packet.version === 6 && packet.isFragment

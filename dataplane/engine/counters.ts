@@ -18,7 +18,8 @@ const PLAIN = [
   'outbound.calls.read',
   'outbound.calls.send',
   'outbound.messages.sent',
-  // packets in all messages, sent or not, and how many messages had at most so many of them (and more than the one before)
+  // packets in all messages, sent or not, and how many messages had at most so many of them (and more than the one
+  // before)
   'outbound.messages.packets',
   'outbound.messages.up-to-1',
   'outbound.messages.up-to-2',
@@ -81,7 +82,7 @@ export function messageSizeCellOf(packets: number): number {
 }
 
 /** First of the two cells (packets, bytes) of a drop reason. */
-export function dropCellOf(direction: Direction, reason: DropReason): number {
+function dropCellOf(direction: Direction, reason: DropReason): number {
   return PLAIN.length + DIRECTIONS[direction] * DROP_CELLS + REASONS.get(reason)! * 2
 }
 

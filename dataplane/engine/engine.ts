@@ -39,6 +39,12 @@ export class Engine {
     this.#inbound.replaceTable(this.#table)
   }
 
+  /** Largest inner packet from the next one on; never called while a direction runs. */
+  setMtu(mtuBytes: number): void {
+    this.#outbound.setMtu(mtuBytes)
+    this.#inbound.setMtu(mtuBytes)
+  }
+
   /** Lets somebody look at every step, or nobody (`null`), which costs nothing. */
   setSink(sink: StepSink | null): void {
     this.#outbound.setSink(sink)

@@ -1,6 +1,6 @@
-// Which kinds of joined packets, and whether open checksums, the TUN is still given. Some kernels refuse a kind that others
-// take (Linux 6.6.44 and 6.10.3 for instance refuse all whose last segment is short); a kind that was refused often enough
-// is not tried again.
+// Which kinds of joined packets, and whether open checksums, the TUN is still given. Some kernels refuse a kind that
+// others take (Linux 6.6.44 and 6.10.3 for instance refuse all whose last segment is short); a kind that was refused
+// often enough is not tried again.
 import * as virtioNet from '../wire/virtio-net.ts'
 import { type Counters, cellOf } from './counters.ts'
 
@@ -42,7 +42,10 @@ export class GsoTrust {
     return this.#shortTail.trusted
   }
 
-  /** Whether a packet that came joined (or, by GSO_NONE, with an open checksum) may be written so: not once that was given up. */
+  /**
+   * Whether a packet that came joined (or, by GSO_NONE, with an open checksum) may be written so: not once that was
+   * given up.
+   */
   takes(gsoType: number, hasShortTail: boolean): boolean {
     if (hasShortTail && this.#shortTail.refusals >= REFUSALS) return false
     return this.#kindOf(gsoType).refusals < REFUSALS

@@ -5,7 +5,8 @@
 //   3  source     the outer source must hold the lease in which the inner source lies
 //   4  ecn        congestion marks of the outer header are carried over; a tunnel that counts as a hop takes one off
 //   5  checksum   TCP and UDP verified; left open by a kernel next door: passed on as open
-//   6  merge      consecutive packets of a flow become one super-packet (coalesce.ts); of a train, frames alike in one go
+//   6  merge      consecutive packets of a flow become one super-packet (coalesce.ts); of a train, frames alike in one
+//                 go
 //   7  write      into the TUN (tun-writer.ts)
 //
 // Two things that a kernel VTEP next door (over veth) sends need care: packets whose checksum field holds only the
@@ -78,6 +79,7 @@ export class Inbound {
   readonly #activity: PeerActivity
   readonly #packet = new InnerPacket()
   #datagramSerial = 0
+  #mtu: number
   #sink: StepSink | null = null
   /** Whether frames may pass in numbers: while nobody looks at each, and nothing is to be written into each. */
   #mayExtend: boolean
@@ -91,6 +93,7 @@ export class Inbound {
     this.#encapBytes = parts.encapsulation.headerBytes
     this.#counters = parts.counters
     this.#settings = parts.settings
+    this.#mtu = parts.settings.mtuBytes
     this.#mayExtend = !parts.settings.countsHop
     this.#slots = new ReceiveSlots(parts.memory, SLOTS)
     const { mergeTcp = true, mergeUdp } = parts.settings
@@ -106,6 +109,10 @@ export class Inbound {
     this.#sourceCheck.replaceTable(table)
   }
 
+  setMtu(mtuBytes: number): void {
+    this.#mtu = mtuBytes
+  }
+
   setSink(sink: StepSink | null): void {
     this.#sink = sink
     this.#mayExtend = sink === null && !this.#settings.countsHop
@@ -115,9 +122,9 @@ export class Inbound {
   }
 
   /**
-   * Moves datagrams until the socket is empty or the burst is over. What arrives while a batch is worked on goes into the
-   * slots behind it, so that packets of a flow are joined across receives; only when the slots are used up, or nothing
-   * more is there, is everything written. Returns how many datagrams, or -errno when the socket is unwell.
+   * Moves datagrams until the socket is empty or the burst is over. What arrives while a batch is worked on goes into
+   * the slots behind it, so that packets of a flow are joined across receives; only when the slots are used up, or
+   * nothing more is there, is everything written. Returns how many datagrams, or -errno when the socket is unwell.
    */
   run(): number {
     const slots = this.#slots
@@ -171,7 +178,10 @@ export class Inbound {
     if (passed > 0) this.#activity.received(slots.address[slot]! | 0, passed, length - passed * this.#encapBytes)
   }
 
-  /** Takes at one go what goes on as the first frame, just done, of the `length` bytes at `at` did. Returns how many frames. */
+  /**
+   * Takes at one go what goes on as the first frame, just done, of the `length` bytes at `at` did. Returns how many
+   * frames.
+   */
   #extend(at: number, segmentSize: number, length: number): number {
     const whole = ((length / segmentSize) | 0) - 1
     return whole > 0 ? this.#coalescer.extend(at + this.#encapBytes, this.#encapBytes, segmentSize, whole) : 0
@@ -187,8 +197,8 @@ export class Inbound {
   }
 
   /**
-   * Steps 2 to 4 for one frame of `length` bytes at `at`; `segmentSize` is that of inner segments, 0 for none. Returns how
-   * many frames passed: 1 or 0.
+   * Steps 2 to 4 for one frame of `length` bytes at `at`; `segmentSize` is that of inner segments, 0 for none. Returns
+   * how many frames passed: 1 or 0.
    */
   #frame(slot: number, at: number, length: number, segmentSize: number): number {
     const inner = at + this.#encapBytes
@@ -264,7 +274,7 @@ export class Inbound {
     }
     if (state === CHECKSUM_PARTIAL) {
       this.#counters.add(PARTIAL, 1)
-      if (packet.length > this.#settings.mtuBytes || isSmallUdpTrain(packet, segmentSize)) {
+      if (packet.length > this.#mtu || isSmallUdpTrain(packet, segmentSize)) {
         this.#superPacket(id, frameBytes, segmentSize)
         return
       }
@@ -284,7 +294,7 @@ export class Inbound {
     const packet = this.#packet
     const isTcp = packet.protocol === ipv4.PROTOCOL_TCP
     const gsoTcp = packet.version === 4 ? virtioNet.GSO_TCPV4 : virtioNet.GSO_TCPV6
-    const size = segmentSize > 0 ? segmentSize : this.#settings.mtuBytes - packet.headerBytes
+    const size = segmentSize > 0 ? segmentSize : this.#mtu - packet.headerBytes
     // A UDP datagram without a segment size is one datagram, to be fragmented: it has no segments.
     const gsoType = isTcp ? gsoTcp : segmentSize > 0 ? virtioNet.GSO_UDP_L4 : virtioNet.GSO_NONE
     this.#coalescer.flushFlow(packet)

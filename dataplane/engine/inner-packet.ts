@@ -29,7 +29,9 @@ export class InnerPacket {
   isLaterFragment = false
   /** Which of the socket's source ports its frames leave from; only outbound packets have one. */
   sender = 0
-  /** IP and transport header together, 0 unless it is a whole unfragmented TCP or UDP packet with believable lengths. */
+  /**
+   * IP and transport header together, 0 unless it is a whole unfragmented TCP or UDP packet with believable lengths.
+   */
   headerBytes = 0
 
   /**

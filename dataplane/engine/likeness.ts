@@ -1,5 +1,6 @@
-// Whether a packet is like the one before it in everything that its way out depends on: most packets are. The same answers
-// then hold for it, and none has to be found again. Kept as words, since the packet before may be gone from memory.
+// Whether a packet is like the one before it in everything that its way out depends on: most packets are. The same
+// answers then hold for it, and none has to be found again. Kept as words, since the packet before may be gone from
+// memory.
 import * as ipv4 from '../wire/ipv4.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
 
@@ -30,7 +31,9 @@ export class Likeness {
     this.#length = NEVER
   }
 
-  /** The packet of `length` bytes at `at`, its virtio-net header in front of it, is what the next one is compared with. */
+  /**
+   * The packet of `length` bytes at `at`, its virtio-net header in front of it, is what the next one is compared with.
+   */
   remember(view: DataView, at: number, length: number): void {
     if (length < LEAST_BYTES || view.getUint8(at) !== PLAIN_IPV4) return
     const vnet = at - virtioNet.HEADER_LEN

@@ -1,5 +1,5 @@
-// Who was refused by the source check, for whoever has to find out why. Bounded and made of fixed arrays: a flood of bad
-// packets costs no memory, and a good packet never gets here.
+// Who was refused by the source check, for whoever has to find out why. Bounded and made of fixed arrays: a flood of
+// bad packets costs no memory, and a good packet never gets here.
 import type { DropReason } from '../drop-reason.ts'
 import { addressOf } from './address-of.ts'
 import type { InnerPacket } from './inner-packet.ts'

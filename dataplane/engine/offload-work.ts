@@ -1,5 +1,5 @@
-// What a virtio-net header leaves to the kernel, done here: an open checksum is completed, a super-packet cut. For a TUN
-// without such headers, and for one that refuses them.
+// What a virtio-net header leaves to the kernel, done here: an open checksum is completed, a super-packet cut. For a
+// TUN without such headers, and for one that refuses them.
 import type { PacketMemory } from '../memory/packet-memory.ts'
 import * as ipv4 from '../wire/ipv4.ts'
 import * as udp from '../wire/udp.ts'
@@ -45,7 +45,9 @@ export class OffloadWork {
     return true
   }
 
-  /** Puts packet `index` into the iovec array, from entry `first` on; returns how many entries. Valid until the next. */
+  /**
+   * Puts packet `index` into the iovec array, from entry `first` on; returns how many entries. Valid until the next.
+   */
   gather(index: number, iovecs: number, first: number): number {
     const segmenter = this.#segmenter
     if (!this.#isCut) {
@@ -77,7 +79,9 @@ export class OffloadWork {
     return true
   }
 
-  /** The same conditions under which a kernel takes one: open checksum, type and packet agree, headers that can be cut. */
+  /**
+   * The same conditions under which a kernel takes one: open checksum, type and packet agree, headers that can be cut.
+   */
   #isSuperPacket(header: number): boolean {
     const { view } = this.#memory
     const packet = this.#packet

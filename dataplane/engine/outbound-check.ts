@@ -1,4 +1,5 @@
-// Step 2 of the way out: is this a whole IP packet for somebody, and does its virtio-net header tell the truth about it?
+// Step 2 of the way out: is this a whole IP packet for somebody, and does its virtio-net header tell the truth about
+// it?
 import type { DropReason } from '../drop-reason.ts'
 import * as ipv4 from '../wire/ipv4.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
@@ -10,7 +11,10 @@ const IPV4_LINK_LOCAL = 0xa9fe
 const IPV6_MULTICAST = 0xff
 const IPV6_LINK_LOCAL = 0x3fa
 
-/** Reads what was given as `length` bytes at `at`, its virtio-net header in front of it, into `packet`. Null when it may go on. */
+/**
+ * Reads what was given as `length` bytes at `at`, its virtio-net header in front of it, into `packet`. Null when it may
+ * go on.
+ */
 export function checkOutbound(view: DataView, packet: InnerPacket, at: number, length: number): DropReason | null {
   const flaw = packet.read(view, at, length)
   if (flaw !== null) return flaw

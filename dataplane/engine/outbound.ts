@@ -1,7 +1,8 @@
 // TUN → underlay. How a packet goes, each numbered line a step that can be traced:
 //
 //   1  read       one packet, or a super-packet that stands for many, with its virtio-net header
-//   2  check      version, lengths, virtio-net header against the packet behind it; one like the last (likeness.ts) goes to 5
+//   2  check      version, lengths, virtio-net header against the packet behind it; one like the last (likeness.ts)
+//                 goes to 5
 //   3  lookup     longest prefix → remote VTEP; a miss is answered with ICMP
 //   4  fit        larger than the MTU: answered with ICMP (DF), or sent alone for the underlay to fragment
 //   5  segment    a super-packet is cut; an open checksum is completed
@@ -42,8 +43,8 @@ import { completeChecksum } from './transport-checksum.ts'
 /** What one read may bring: virtio-net header and the largest IP packet. */
 const READ_BYTES = virtioNet.HEADER_LEN + 65535
 /**
- * Packets wait for their send in one of two halves: while the rest of a super-packet waits in one, the next is read into
- * the other. Always the same two places, so that they stay in a core's cache.
+ * Packets wait for their send in one of two halves: while the rest of a super-packet waits in one, the next is read
+ * into the other. Always the same two places, so that they stay in a core's cache.
  */
 const HALF_BYTES = 2 * 65536
 /** Packets per run, and segments that super-packets are cut into (some are tiny): the other direction gets its turn. */
@@ -73,7 +74,7 @@ export class Outbound {
   readonly #counters: Counters
   readonly #encapBytes: number
   readonly #room: number
-  readonly #mtu: number
+  #mtu: number
   readonly #batch: SendBatch
   readonly #segmenter: Segmenter
   readonly #icmp: IcmpAnswer
@@ -121,13 +122,20 @@ export class Outbound {
     this.#likeness.forget()
   }
 
+  setMtu(mtuBytes: number): void {
+    this.#mtu = mtuBytes
+    this.#likeness.forget()
+  }
+
   setSink(sink: StepSink | null): void {
     this.#sink = sink
     this.#likeness.forget()
     this.#icmp.sink = sink
   }
 
-  /** Moves packets until the TUN is empty or the burst is over. Returns packets read, or -errno when the TUN is unwell. */
+  /**
+   * Moves packets until the TUN is empty or the burst is over. Returns packets read, or -errno when the TUN is unwell.
+   */
   run(): number {
     const { device } = this.#parts
     let reads = 0

@@ -1,5 +1,5 @@
-// Whether an address of a packet lies in our own subnet, for either family. Words are signed throughout: an unsigned one
-// above 2^31 is boxed when it is passed on, once a packet.
+// Whether an address of a packet lies in our own subnet, for either family. Words are signed throughout: an unsigned
+// one above 2^31 is boxed when it is passed on, once a packet.
 import type { Ipv4Prefix, Ipv6Prefix } from '../wire/prefix.ts'
 import { maskOf, maskOfIpv6 } from '../wire/prefix.ts'
 import type { InnerPacket } from './inner-packet.ts'

@@ -14,8 +14,8 @@ function mix(hash: number, word: number): number {
 
 /**
  * Id of the inner packet of `length` bytes at `at`, an unsigned 32-bit number. TTL, TOS and checksums are left out:
- * routers, congestion and offloads change them on the way; so is padding. Any bytes are accepted. `payloadAt` says where
- * the transport payload lies when it does not follow its header, as in a packet cut from a super-packet.
+ * routers, congestion and offloads change them on the way; so is padding. Any bytes are accepted. `payloadAt` says
+ * where the transport payload lies when it does not follow its header, as in a packet cut from a super-packet.
  */
 export function packetId(view: DataView, at: number, length: number, payloadAt = -1): number {
   const packet = new InnerPacket()

@@ -1,6 +1,6 @@
-// What passed between this node and each of its peers, and when last: cells in shared memory, beside the forwarding table
-// whose peers they are of. One writer (the engine that forwards by that table), readable by any thread. Written once a
-// message or train, not once a packet. Cells are 64-bit floats, as counters are.
+// What passed between this node and each of its peers, and when last: cells in shared memory, beside the forwarding
+// table whose peers they are of. One writer (the engine that forwards by that table), readable by any thread. Written
+// once a message or train, not once a packet. Cells are 64-bit floats, as counters are.
 import type { ForwardingTable } from '../forwarding/forwarding-table.ts'
 
 const SENT_PACKETS = 0

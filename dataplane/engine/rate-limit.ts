@@ -20,7 +20,9 @@ export class RateLimit {
     this.#refilledAtMs = new Float64Array(BUCKETS)
   }
 
-  /** Spends a token of the source with that hash (any integer), if it has one. Sources that share a bucket share tokens. */
+  /**
+   * Spends a token of the source with that hash (any integer), if it has one. Sources that share a bucket share tokens.
+   */
   take(hash: number, nowMs: number): boolean {
     const bucket = Math.abs(hash) % BUCKETS
     const { perSecond, burst } = this.#options

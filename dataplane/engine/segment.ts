@@ -8,9 +8,13 @@ import * as udp from '../wire/udp.ts'
 import type { InnerPacket } from './inner-packet.ts'
 import { checksumOffsetOf, pseudoHeaderSum } from './transport-checksum.ts'
 
-/** Largest IP and transport header that can be cut: IPv4 and TCP with all their options, or IPv6 with a few extensions. */
+/**
+ * Largest IP and transport header that can be cut: IPv4 and TCP with all their options, or IPv6 with a few extensions.
+ */
 export const MAX_HEADER_BYTES = 60 + 60
-/** Room in front of the inner header for what an encapsulation adds; a multiple of 4, for headers are copied by words. */
+/**
+ * Room in front of the inner header for what an encapsulation adds; a multiple of 4, for headers are copied by words.
+ */
 const ENCAP_ROOM = 24
 const STRIDE = ENCAP_ROOM + MAX_HEADER_BYTES + 16
 /** Headers of a few super-packets; one with tiny segments goes through it in several rounds. */
@@ -24,7 +28,9 @@ export class Segmenter {
   count = 0
   headerBytes = 0
 
-  /** Where the inner header of the template stands; the tunnel header belongs in the {@link ENCAP_ROOM} bytes before it. */
+  /**
+   * Where the inner header of the template stands; the tunnel header belongs in the {@link ENCAP_ROOM} bytes before it.
+   */
   readonly template: number
   readonly #memory: PacketMemory
   readonly #slab: number
@@ -57,8 +63,8 @@ export class Segmenter {
 
   /**
    * Prepares a super-packet of TCP or UDP, headers of at most {@link MAX_HEADER_BYTES}, to be cut into payloads of
-   * `gsoSize`. Its header, with the varying fields zeroed, becomes the template of all of them; once it is made, whatever
-   * stands in front of it is copied along: the tunnel header is written once.
+   * `gsoSize`. Its header, with the varying fields zeroed, becomes the template of all of them; once it is made,
+   * whatever stands in front of it is copied along: the tunnel header is written once.
    */
   begin(packet: InnerPacket, gsoSize: number): void {
     const { at, ipBytes, headerBytes } = packet
@@ -80,8 +86,8 @@ export class Segmenter {
   }
 
   /**
-   * The pseudo-header sum without the length. Behind extension headers it is taken from the checksum field, where the kernel
-   * left it: a routing header may hold the destination that counts (RFC 8200 §8.1).
+   * The pseudo-header sum without the length. Behind extension headers it is taken from the checksum field, where the
+   * kernel left it: a routing header may hold the destination that counts (RFC 8200 §8.1).
    */
   #pseudoSum(packet: InnerPacket): number {
     if (packet.version === 4 || packet.ipBytes === ipv6.HEADER_LEN) return pseudoHeaderSum(this.#memory, packet, 0)

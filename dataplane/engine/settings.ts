@@ -1,4 +1,4 @@
-// What the engine must know of its node. Fixed for the life of an engine; the forwarding table is what changes.
+// What the engine must know of its node when it starts. Of these only the MTU may change later, see Engine.setMtu.
 import type { Ipv4Prefix, Ipv6Prefix, Prefix } from '../wire/prefix.ts'
 
 /**
@@ -15,7 +15,7 @@ export interface EngineSettings {
   /** Our own subnets: what inbound packets must be for. */
   readonly subnet: Ipv4Prefix
   readonly ipv6Subnet: Ipv6Prefix | null
-  /** Largest inner packet that the tunnel takes without outer fragments. */
+  /** Largest inner packet that the tunnel takes without outer fragments, in bytes. */
   readonly mtuBytes: number
   readonly sourceCheck: SourceCheckMode
   /** Inner sources that any lease holder may forward for others, in `strict` mode too; none when left out. */

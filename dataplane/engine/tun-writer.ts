@@ -69,7 +69,10 @@ export class TunWriter {
     virtioNet.write(view, this.#header, flags, gsoType, headerBytes, gsoSize, checksumStart, checksumOffset)
   }
 
-  /** Writes the packet of `length` bytes at `at` as it stands, which was received as `frameBytes` of datagram. Returns as `write`. */
+  /**
+   * Writes the packet of `length` bytes at `at` as it stands, which was received as `frameBytes` of datagram. Returns
+   * as `write`.
+   */
   writePlain(id: number, at: number, length: number, frameBytes: number): number {
     this.#setPlain()
     this.#memory.setIovec(this.#single, 1, at, length)
@@ -77,9 +80,9 @@ export class TunWriter {
   }
 
   /**
-   * The same behind the header that {@link setOffloaded} made, whose work is done here where the kernel refuses to do it:
-   * it then counts as the packets that it stands for. The bytes at `at` may change. Returns 0 or more when any of them was
-   * written, else -errno.
+   * The same behind the header that {@link setOffloaded} made, whose work is done here where the kernel refuses to do
+   * it: it then counts as the packets that it stands for. The bytes at `at` may change. Returns 0 or more when any of
+   * them was written, else -errno.
    */
   writeOffloaded(id: number, at: number, length: number, frameBytes: number): number {
     const { view } = this.#memory
@@ -100,9 +103,9 @@ export class TunWriter {
   }
 
   /**
-   * Writes `packets` joined packets, `length` bytes gathered from `pieces` iovecs behind the header's. Returns bytes written
-   * or -errno. With an errno of {@link isRefusedShape} for more than one packet none of them is counted: they are to be
-   * written one by one.
+   * Writes `packets` joined packets, `length` bytes gathered from `pieces` iovecs behind the header's. Returns bytes
+   * written or -errno. With an errno of {@link isRefusedShape} for more than one packet none of them is counted: they
+   * are to be written one by one.
    */
   write(id: number, iovecs: number, pieces: number, packets: number, length: number, frameBytes: number): number {
     const result = this.#call(id, iovecs, pieces, packets, frameBytes)
@@ -113,7 +116,10 @@ export class TunWriter {
     return this.#settle(result, packets, length, frameBytes)
   }
 
-  /** Does what the header leaves to be done, and writes each packet that comes of it; the last one stands for the headers' bytes. */
+  /**
+   * Does what the header leaves to be done, and writes each packet that comes of it; the last one stands for the
+   * headers' bytes.
+   */
   #doWork(id: number, at: number, length: number, frameBytes: number): number {
     const work = this.#work
     if (!work.begin(this.#header, at, length)) return this.#settle(-EINVAL, 1, length, frameBytes)

@@ -1,5 +1,5 @@
-// Nested prefixes to ranges that do not overlap, each owned by the longest prefix that covers it: a longest-prefix match
-// becomes a binary search over the starts. One algorithm for both families.
+// Nested prefixes to ranges that do not overlap, each owned by the longest prefix that covers it: a longest-prefix
+// match becomes a binary search over the starts. One algorithm for both families.
 import { type Ipv4Prefix, type Ipv6Prefix, lastAddress } from '../wire/prefix.ts'
 
 /** The owner of addresses that no prefix covers. */

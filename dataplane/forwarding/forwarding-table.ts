@@ -93,7 +93,9 @@ export class ForwardingTable {
   readonly size: number
   readonly peerCount: number
   readonly #words: Uint32Array
-  /** The same words, signed: what a packet asks for is a small integer then, where an unsigned one above 2^31 is boxed. */
+  /**
+   * The same words, signed: what a packet asks for is a small integer then, where an unsigned one above 2^31 is boxed.
+   */
   readonly #signed: Int32Array
   readonly #starts: Uint32Array
   readonly #owners: Int32Array
@@ -122,8 +124,8 @@ export class ForwardingTable {
   }
 
   /**
-   * Index of the entry with the longest prefix that covers the IPv4 address, or {@link NO_ENTRY}. The address may be given
-   * as a signed or an unsigned number.
+   * Index of the entry with the longest prefix that covers the IPv4 address, or {@link NO_ENTRY}. The address may be
+   * given as a signed or an unsigned number.
    */
   lookup(address: number): number {
     return this.#owners[lastAtMost(this.#starts, address >>> 0)]!

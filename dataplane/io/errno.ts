@@ -46,8 +46,8 @@ export function reasonForSendErrno(errno: number): DropReason {
 }
 
 /**
- * Whether what a TUN write was refused for may lie in the shape of what was written (its virtio-net header, its size), so
- * that smaller packets may pass: not where the queue is full, the device down (EIO) or gone.
+ * Whether what a TUN write was refused for may lie in the shape of what was written (its virtio-net header, its size),
+ * so that smaller packets may pass: not where the queue is full, the device down (EIO) or gone.
  */
 export function isRefusedShape(errno: number): boolean {
   return errno !== EAGAIN && errno !== EIO && errno !== EBADFD && errno !== EBADF

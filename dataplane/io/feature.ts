@@ -1,5 +1,5 @@
-// What the kernel can take off our hands, by name: whether it does, and why it does or does not. Each is given up alone,
-// and nothing but speed depends on any of them. The same names stand behind `downgrade.` in the counters.
+// What the kernel can take off our hands, by name: whether it does, and why it does or does not. Each is given up
+// alone, and nothing but speed depends on any of them. The same names stand behind `downgrade.` in the counters.
 
 /**
  * `tun-tso`, `tun-uso`: super-packets of TCP and UDP are read from the TUN. `tun-gso-…`: packets are written joined.

@@ -1,13 +1,13 @@
 // Datagrams on their way out: messages of one or more equal-sized frames, gathered from packet memory by iovecs. The
-// engine fills it, a socket sends it. Frames of one size from one source port to one peer share a message, which leaves in
-// one UDP_SEGMENT send: this is what makes small packets fast, not only bulk TCP. Flows of several source ports may come
-// in turns: each port has a message that still grows. Order within a flow, which has one port, never changes.
+// engine fills it, a socket sends it. Frames of one size from one source port to one peer share a message, which leaves
+// in one UDP_SEGMENT send: this is what makes small packets fast, not only bulk TCP. Flows of several source ports may
+// come in turns: each port has a message that still grows. Order within a flow, which has one port, never changes.
 import { IOVEC_BYTES, type PacketMemory } from '../memory/packet-memory.ts'
 
 const MESSAGES = 64
 /**
- * Iovecs of one message: two for each of the 127 frames that one may have at most (the kernel's limit is UIO_MAXIOV, 1024),
- * and some that nobody uses, so that the first ones of all messages do not meet in one set of a core's cache.
+ * Iovecs of one message: two for each of the 127 frames that one may have at most (the kernel's limit is UIO_MAXIOV,
+ * 1024), and some that nobody uses, so that the first ones of all messages do not meet in one set of a core's cache.
  */
 const MAX_IOVECS = 256
 const IOVECS_APART = MAX_IOVECS + 4
@@ -40,8 +40,8 @@ export class SendBatch {
   /** What became of each message: 0 or an errno. Written by the socket. */
   readonly errno = new Int32Array(MESSAGES)
   /**
-   * Frames, and their bytes, that left all the same although the message has an errno: only where the socket had to send
-   * it frame by frame. Written by the socket.
+   * Frames, and their bytes, that left all the same although the message has an errno: only where the socket had to
+   * send it frame by frame. Written by the socket.
    */
   readonly sentPackets = new Uint32Array(MESSAGES)
   readonly sentBytes = new Uint32Array(MESSAGES)
@@ -56,8 +56,8 @@ export class SendBatch {
   readonly #memory: PacketMemory
   readonly #maxSegments: number
   /**
-   * The latest message of each slot while it may still grow, else {@link NO_MESSAGE}: once a short last frame is in, or when
-   * it must stay alone. Only the latest: what is sent later for the same port and peer must not overtake it.
+   * The latest message of each slot while it may still grow, else {@link NO_MESSAGE}: once a short last frame is in, or
+   * when it must stay alone. Only the latest: what is sent later for the same port and peer must not overtake it.
    */
   readonly #open = new Uint8Array(SLOTS).fill(NO_MESSAGE)
   readonly #slot = new Uint8Array(MESSAGES)
@@ -74,9 +74,9 @@ export class SendBatch {
   }
 
   /**
-   * Makes room for one frame of `length` bytes: at the end of the message that grows for its port and peer when it may join,
-   * else as a new one. `alone` keeps it by itself (a datagram that the underlay must fragment cannot be part of a segmented
-   * send); frames of different senders never share a message.
+   * Makes room for one frame of `length` bytes: at the end of the message that grows for its port and peer when it may
+   * join, else as a new one. `alone` keeps it by itself (a datagram that the underlay must fragment cannot be part of a
+   * segmented send); frames of different senders never share a message.
    * Follow with {@link add} for its bytes. Returns false when the batch is full: send it, then ask again.
    */
   frame(address: number, port: number, tos: number, length: number, alone: boolean, sender = 0): boolean {
@@ -109,8 +109,9 @@ export class SendBatch {
   }
 
   /**
-   * One more frame like the last one, of `length` bytes at `at`, for the same port and peer with the same `tos`. True when it
-   * has joined the last one's message, its bytes directly behind; else nothing has changed, and {@link frame} is to be asked.
+   * One more frame like the last one, of `length` bytes at `at`, for the same port and peer with the same `tos`. True
+   * when it has joined the last one's message, its bytes directly behind; else nothing has changed, and {@link frame}
+   * is to be asked.
    */
   repeat(at: number, length: number): boolean {
     const message = this.#current
@@ -143,7 +144,10 @@ export class SendBatch {
     )
   }
 
-  /** Adds bytes of packet memory to the frame made last; at most two pieces per frame. Bytes stay the engine's until the send returns. */
+  /**
+   * Adds bytes of packet memory to the frame made last; at most two pieces per frame. Bytes stay the engine's until the
+   * send returns.
+   */
   add(at: number, length: number): void {
     const message = this.#current
     const count = this.iovecCount[message]!
@@ -160,7 +164,9 @@ export class SendBatch {
     this.iovecCount[message] = count + 1
   }
 
-  /** Adds two pieces that do not follow each other, nor what is there already: the header and the payload of a frame. */
+  /**
+   * Adds two pieces that do not follow each other, nor what is there already: the header and the payload of a frame.
+   */
   addPair(at: number, length: number, nextAt: number, nextLength: number): void {
     const message = this.#current
     const next = this.firstIovec[message]! + this.iovecCount[message]!
@@ -205,8 +211,8 @@ export class SendBatch {
   }
 
   /**
-   * Runs `send` on all messages but the last and clears them; the last one stays as the only message, still open, and its
-   * iovecs where they are. False when there is only one.
+   * Runs `send` on all messages but the last and clears them; the last one stays as the only message, still open, and
+   * its iovecs where they are. False when there is only one.
    */
   sendAllButLast(send: () => void): boolean {
     const last = this.count - 1

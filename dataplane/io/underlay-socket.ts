@@ -19,8 +19,8 @@ export interface UnderlaySocket {
   /** Source ports that a message can leave from, chosen by its `sender` (0 to this less one); 1 when absent. */
   readonly senders?: number
   /**
-   * Receives datagrams (or trains of equal-sized ones, see ReceiveSlots.segmentSize) without waiting, into the slots from
-   * `slots.first` on, as far as they reach. Returns how many, 0 when there is nothing to receive now, or -errno.
+   * Receives datagrams (or trains of equal-sized ones, see ReceiveSlots.segmentSize) without waiting, into the slots
+   * from `slots.first` on, as far as they reach. Returns how many, 0 when there is nothing to receive now, or -errno.
    */
   receive(slots: ReceiveSlots): number
   /**
@@ -28,6 +28,11 @@ export interface UnderlaySocket {
    * bounded time (at most 10 ms) for room. The bytes are the caller's again when the call returns.
    */
   send(batch: SendBatch): void
+  /**
+   * The way out is another one now: what the kernel has refused at work may do again. Present where refusals are
+   * remembered.
+   */
+  forgetRefusals?(): void
   /**
    * Present where the fate of a message is known only after the send has returned: its errno is EINPROGRESS then, and
    * `listener` is told of each one later, once.

@@ -1,5 +1,5 @@
-// How far a train of frames goes on as it began, compiled from AssemblyScript to WebAssembly beside the checksum. One call looks
-// at as many frames as are alike, in the packet memory itself. Its slow twin is test/support/alike-twin.ts.
+// How far a train of frames goes on as it began, compiled from AssemblyScript to WebAssembly beside the checksum. One
+// call looks at as many frames as are alike, in the packet memory itself. Its slow twin is test/support/alike-twin.ts.
 import { sum } from './checksum.as'
 
 /** Bytes of an IPv4 header without options. */
@@ -8,12 +8,14 @@ const UDP_BYTES: u32 = 8
 const TCP_BYTES: u32 = 20
 
 /**
- * How many of the `most` frames that follow the one at `at` go on as it did, up to the first that does not. Frames lie every
- * `stride` bytes. The one at `at` holds, `ipAt` bytes into it, a whole TCP or UDP packet of `length` bytes without IP options,
- * fragments or extension headers, whose headers are `ipBytes` (IP) and `headerBytes` (both together) long.
+ * How many of the `most` frames that follow the one at `at` go on as it did, up to the first that does not. Frames lie
+ * every `stride` bytes. The one at `at` holds, `ipAt` bytes into it, a whole TCP or UDP packet of `length` bytes
+ * without IP options, fragments or extension headers, whose headers are `ipBytes` (IP) and `headerBytes` (both
+ * together) long.
  *
- * A frame goes on when all of its headers say the same as those before it, but for the checksums, which must be right (and
- * there, in UDP), IPv4's identification, which is free with DF and one more without, and TCP's sequence, which continues.
+ * A frame goes on when all of its headers say the same as those before it, but for the checksums, which must be right
+ * (and there, in UDP), IPv4's identification, which is free with DF and one more without, and TCP's sequence, which
+ * continues.
  */
 export function countAlike(
   at: usize,

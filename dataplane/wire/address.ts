@@ -2,7 +2,10 @@
 
 const IPV4 = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/
 
-/** Dotted decimal to an unsigned 32-bit number; `null` for anything else. Leading zeros are refused, as Go's net.ParseIP does. */
+/**
+ * Dotted decimal to an unsigned 32-bit number; `null` for anything else. Leading zeros are refused, as Go's net.ParseIP
+ * does.
+ */
 export function parseIpv4(text: string): number | null {
   const match = IPV4.exec(text)
   if (match === null) return null
@@ -23,7 +26,10 @@ export function formatIpv4(address: number): string {
 const IPV6_GROUPS = 8
 const GROUP = /^[0-9a-f]{1,4}$/i
 
-/** `a.b.c.d` at the end of an IPv6 address as the two groups that it stands for; anything else as it is, `null` if malformed. */
+/**
+ * `a.b.c.d` at the end of an IPv6 address as the two groups that it stands for; anything else as it is, `null` if
+ * malformed.
+ */
 function withoutDots(text: string): string | null {
   const lastGroup = text.lastIndexOf(':') + 1
   if (lastGroup === 0 || !text.includes('.')) return text
@@ -80,7 +86,9 @@ export function formatAddress(address: number | bigint): string {
   return typeof address === 'number' ? formatIpv4(address) : formatIpv6(address)
 }
 
-/** `0a:00:00:00:00:01` (or with dashes, or dotted as in `0a00.0000.0001`) to a 48-bit number; `null` for anything else. */
+/**
+ * `0a:00:00:00:00:01` (or with dashes, or dotted as in `0a00.0000.0001`) to a 48-bit number; `null` for anything else.
+ */
 export function parseMac(text: string): number | null {
   if (!MAC.test(text) && !/^[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}$/i.test(text)) return null
   return Number.parseInt(text.replace(/[:.-]/g, ''), 16)

@@ -1,5 +1,5 @@
-// ARP for IPv4 over Ethernet, RFC 826. The tunnel carries none, since a TUN has no link layer: what arrives comes from a peer
-// whose VTEP asks instead of knowing, and is dropped and shown by name.
+// ARP for IPv4 over Ethernet, RFC 826. The tunnel carries none, since a TUN has no link layer: what arrives comes from
+// a peer whose VTEP asks instead of knowing, and is dropped and shown by name.
 import type { DropReason } from '../drop-reason.ts'
 import { ETHERTYPE_IPV4 } from './ethernet.ts'
 import {
@@ -30,7 +30,6 @@ export const FIELDS = [
 export const HEADER_LEN = lengthOf(FIELDS)
 
 export const OPERATION_REQUEST = 1
-export const OPERATION_REPLY = 2
 
 const HARDWARE_ETHERNET = 1
 const MAC_BYTES = 6

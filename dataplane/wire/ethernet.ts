@@ -1,4 +1,5 @@
-// Ethernet II header, IEEE 802.3 §3.2. Inside VXLAN it is the first header of the inner frame: VTEP MACs and the EtherType.
+// Ethernet II header, IEEE 802.3 §3.2. Inside VXLAN it is the first header of the inner frame: VTEP MACs and the
+// EtherType.
 import type { DropReason } from '../drop-reason.ts'
 import {
   describeFields,
@@ -41,7 +42,9 @@ export function getSource(view: DataView, at: number): number {
   return view.getUint16(at + SOURCE) * TWO_TO_32 + view.getUint32(at + SOURCE + 2)
 }
 
-/** Whether the destination MAC has these upper 16 bits and lower 32 bits (signed): a comparison without large numbers. */
+/**
+ * Whether the destination MAC has these upper 16 bits and lower 32 bits (signed): a comparison without large numbers.
+ */
 export function hasDestination(view: DataView, at: number, high: number, low: number): boolean {
   return view.getInt32(at + DESTINATION + 2) === low && view.getUint16(at + DESTINATION) === high
 }

@@ -8,7 +8,9 @@ export interface Field {
   readonly bit: number
   readonly bits: number
   readonly about: string
-  /** How people write the value; decimal when absent. A field shown as `ipv6` is 16 whole bytes, and its value a bigint. */
+  /**
+   * How people write the value; decimal when absent. A field shown as `ipv6` is 16 whole bytes, and its value a bigint.
+   */
   readonly show?: 'hex' | 'ipv4' | 'ipv6' | 'mac'
   /** Set where the least significant byte comes first; such a field fills whole bytes. */
   readonly littleEndian?: true
@@ -79,7 +81,10 @@ export function readField(buf: Uint8Array, at: number, field: Field): number {
   return Math.floor(word / 2 ** bitsBehind) % 2 ** field.bits
 }
 
-/** Writes the low `field.bits` bits of `value`; the bits beside them in the same bytes stay as they are. Off the hot path. */
+/**
+ * Writes the low `field.bits` bits of `value`; the bits beside them in the same bytes stay as they are. Off the hot
+ * path.
+ */
 export function writeField(buf: Uint8Array, at: number, field: Field, value: number): void {
   const bytes = bytesOf(field)
   let bitsBehind = bytes * 8 - (field.bit % 8) - field.bits
@@ -97,13 +102,13 @@ export function writeField(buf: Uint8Array, at: number, field: Field, value: num
 }
 
 /** Value of a field shown as `ipv6`. The bytes have to be there. Off the hot path. */
-export function readWideField(buf: Uint8Array, at: number, field: Field): bigint {
+function readWideField(buf: Uint8Array, at: number, field: Field): bigint {
   const first = at + field.bit / 8
   return BigInt(`0x${hexOf(buf.subarray(first, first + bytesOf(field)))}`)
 }
 
 /** Writes a field shown as `ipv6`, least significant byte first into the last byte. Off the hot path. */
-export function writeWideField(buf: Uint8Array, at: number, field: Field, value: bigint): void {
+function writeWideField(buf: Uint8Array, at: number, field: Field, value: bigint): void {
   let rest = value
   for (let rank = bytesOf(field) - 1; rank >= 0; rank--) {
     buf[byteIndex(field, at, rank)] = Number(rest & 0xffn)

@@ -57,7 +57,7 @@ export const HEADER_LEN = lengthOf(FIELDS)
 
 export const TYPE_ECHO_REPLY = 0
 export const TYPE_UNREACHABLE = 3
-export const TYPE_SOURCE_QUENCH = 4
+const TYPE_SOURCE_QUENCH = 4
 export const TYPE_REDIRECT = 5
 export const TYPE_ECHO_REQUEST = 8
 export const TYPE_TIME_EXCEEDED = 11
@@ -65,7 +65,6 @@ export const TYPE_PARAMETER_PROBLEM = 12
 
 // Codes of TYPE_UNREACHABLE.
 export const CODE_NET_UNREACHABLE = 0
-export const CODE_HOST_UNREACHABLE = 1
 export const CODE_FRAGMENTATION_NEEDED = 4
 
 const TYPE = offsetOf(FIELDS, 'type')

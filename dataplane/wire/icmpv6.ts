@@ -1,6 +1,7 @@
-// ICMP for IPv6, RFC 4443, and the shape of neighbour discovery, RFC 4861. The tunnel reads it to answer pods (no route, too
-// big), never to answer an ICMP error, and to call the host's own noise by name. The first eight bytes lie as those of ICMP
-// for IPv4 do, so their accessors are the same; what differs is the checksum, which covers the pseudo header.
+// ICMP for IPv6, RFC 4443, and the shape of neighbour discovery, RFC 4861. The tunnel reads it to answer pods (no
+// route, too big), never to answer an ICMP error, and to call the host's own noise by name. The first eight bytes lie
+// as those of ICMP for IPv4 do, so their accessors are the same; what differs is the checksum, which covers the pseudo
+// header.
 import type { DropReason } from '../drop-reason.ts'
 import {
   describeFields,
@@ -80,17 +81,13 @@ export const TYPE_TIME_EXCEEDED = 3
 export const TYPE_PARAMETER_PROBLEM = 4
 export const TYPE_ECHO_REQUEST = 128
 export const TYPE_ECHO_REPLY = 129
-// Multicast listener discovery, RFC 2710 and RFC 3810: a host says which groups it listens to.
-export const TYPE_LISTENER_QUERY = 130
-export const TYPE_LISTENER_REPORT = 131
-export const TYPE_LISTENER_DONE = 132
+// Multicast listener discovery, RFC 3810: a host says which groups it listens to.
 export const TYPE_LISTENER_REPORT_V2 = 143
 // Neighbour discovery, RFC 4861.
 export const TYPE_ROUTER_SOLICITATION = 133
 export const TYPE_ROUTER_ADVERTISEMENT = 134
 export const TYPE_NEIGHBOUR_SOLICITATION = 135
 export const TYPE_NEIGHBOUR_ADVERTISEMENT = 136
-export const TYPE_REDIRECT = 137
 
 // Codes of TYPE_UNREACHABLE.
 export const CODE_NO_ROUTE = 0
@@ -109,11 +106,6 @@ export function setMtu(view: DataView, at: number, mtuBytes: number): void {
 /** Whether a message of that type reports an error; such messages are never answered with another (RFC 4443 §2.4). */
 export function isError(type: number): boolean {
   return type < TYPE_ECHO_REQUEST
-}
-
-/** Whether a message of that type is for the nodes of one link alone: listener and neighbour discovery, redirects. */
-export function isLinkNoise(type: number): boolean {
-  return (type >= TYPE_LISTENER_QUERY && type <= TYPE_REDIRECT) || type === TYPE_LISTENER_REPORT_V2
 }
 
 /** Whether a message of that type carries the target of {@link NEIGHBOUR_FIELDS}. */

@@ -1,5 +1,5 @@
-// The Internet checksum (RFC 1071) as plainly as it can be said: byte pairs, added up. Used where packets are described,
-// parsed and built for tests, and as the slow twin of the fast one in `dataplane/memory/`.
+// The Internet checksum (RFC 1071) as plainly as it can be said: byte pairs, added up. Used where packets are
+// described, parsed and built for tests, and as the slow twin of the fast one in `dataplane/memory/`.
 import { formatHex } from './field.ts'
 
 /** What the IP layer knows and a transport header needs to judge itself. */
@@ -7,13 +7,18 @@ export interface Carriage {
   /** IPv4 addresses as unsigned 32-bit numbers, IPv6 addresses as bigints; both of one family. */
   readonly source: number | bigint
   readonly destination: number | bigint
-  /** Only the beginning of the packet is here: a fragment, or the quote in an ICMP error. Lengths and sums cannot be judged. */
+  /**
+   * Only the beginning of the packet is here: a fragment, or the quote in an ICMP error. Lengths and sums cannot be
+   * judged.
+   */
   readonly partial: boolean
   /** The checksum field holds the pseudo-header sum on purpose; the reader of the virtio-net header completes it. */
   readonly pending: boolean
 }
 
-/** Sum of the big-endian byte pairs of `buf[at, end)`, an odd last byte padded with zero, added to `start`. Not folded. */
+/**
+ * Sum of the big-endian byte pairs of `buf[at, end)`, an odd last byte padded with zero, added to `start`. Not folded.
+ */
 export function sumWords(buf: Uint8Array, at: number, end: number, start = 0): number {
   let sum = start
   for (let index = at; index < end; index += 2) {
@@ -76,8 +81,9 @@ export function checksumProblem(found: number, sum: number): string | undefined 
 }
 
 /**
- * The same for UDP, TCP and ICMPv6, whose sum covers `length` bytes from `at` and the pseudo header. A checksum that is left to the
- * hardware holds the folded pseudo-header sum, not complemented: between two namespaces no hardware ever completes it.
+ * The same for UDP, TCP and ICMPv6, whose sum covers `length` bytes from `at` and the pseudo header. A checksum that is
+ * left to the hardware holds the folded pseudo-header sum, not complemented: between two namespaces no hardware ever
+ * completes it.
  */
 export function transportChecksumProblem(
   buf: Uint8Array,

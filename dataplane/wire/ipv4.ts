@@ -97,7 +97,9 @@ export function setIdentification(view: DataView, at: number, identification: nu
   view.setUint16(at + IDENTIFICATION, identification)
 }
 
-/** Flags and fragment offset as one 16-bit word; see {@link DONT_FRAGMENT}, {@link MORE_FRAGMENTS}, {@link OFFSET_MASK}. */
+/**
+ * Flags and fragment offset as one 16-bit word; see {@link DONT_FRAGMENT}, {@link MORE_FRAGMENTS}, {@link OFFSET_MASK}.
+ */
 export function getFragmentWord(view: DataView, at: number): number {
   return view.getUint16(at + FRAGMENT_WORD)
 }
@@ -144,14 +146,18 @@ export function setDestination(view: DataView, at: number, address: number): voi
   view.setUint32(at + DESTINATION_OFFSET, address)
 }
 
-/** Options of at most 40 bytes, a multiple of 4, as `headerWords` announces them; parseOptions in options.ts takes them apart. */
+/**
+ * Options of at most 40 bytes, a multiple of 4, as `headerWords` announces them; parseOptions in options.ts takes them
+ * apart.
+ */
 export interface Ipv4Header extends FieldValues<typeof FIELDS> {
   readonly options: Uint8Array
 }
 
 /**
- * The header at `at`, options copied. `truncated` when bytes are missing, `bad-version`, `bad-header-length` when the header
- * length is below 20 or above the total length, `bad-checksum`. Bytes behind the total length (Ethernet padding) are no fault.
+ * The header at `at`, options copied. `truncated` when bytes are missing, `bad-version`, `bad-header-length` when the
+ * header length is below 20 or above the total length, `bad-checksum`. Bytes behind the total length (Ethernet padding)
+ * are no fault.
  */
 export function parse(buf: Uint8Array, at: number, end: number): Ipv4Header | DropReason {
   const available = limitOf(buf, end) - at

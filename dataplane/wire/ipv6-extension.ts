@@ -1,6 +1,6 @@
-// Extension headers of IPv6, RFC 8200 §4: what may lie between the fixed header and the transport. Hop-by-hop, routing and
-// destination options share one shape; the fragment header has a file of its own (ipv6-fragment.ts); AH (RFC 4302) counts
-// its length in other units. ESP is no extension header here: what follows it cannot be read.
+// Extension headers of IPv6, RFC 8200 §4: what may lie between the fixed header and the transport. Hop-by-hop, routing
+// and destination options share one shape; the fragment header has a file of its own (ipv6-fragment.ts); AH (RFC 4302)
+// counts its length in other units. ESP is no extension header here: what follows it cannot be read.
 import type { DropReason } from '../drop-reason.ts'
 import {
   describeFields,
@@ -48,12 +48,18 @@ export const HOP_BY_HOP = 0
 export const ROUTING = 43
 export const FRAGMENT = 44
 export const AUTHENTICATION = 51
-/** Nothing follows, whatever bytes are there (RFC 8200 §4.7). No extension header: it is what {@link walkExtensions} finds. */
+/**
+ * Nothing follows, whatever bytes are there (RFC 8200 §4.7). No extension header: it is what {@link walkExtensions}
+ * finds.
+ */
 export const NO_NEXT_HEADER = 59
 export const DESTINATION_OPTIONS = 60
 
-/** Extension headers that {@link walkExtensions} passes before it gives up. No host sends more than each kind once or twice. */
-export const MAX_EXTENSION_HEADERS = 8
+/**
+ * Extension headers that {@link walkExtensions} passes before it gives up. No host sends more than each kind once or
+ * twice.
+ */
+const MAX_EXTENSION_HEADERS = 8
 
 /** What {@link walkExtensions} gives when headers are missing, or when there are too many. */
 export const WALK_TRUNCATED = -1
@@ -74,7 +80,9 @@ export function isExtension(protocol: number): boolean {
   )
 }
 
-/** Bytes of the extension header of that kind at `at`, at least {@link MIN_BYTES}; 0 when it does not end before `end`. */
+/**
+ * Bytes of the extension header of that kind at `at`, at least {@link MIN_BYTES}; 0 when it does not end before `end`.
+ */
 export function bytesAt(view: DataView, at: number, end: number, kind: number): number {
   if (at + MIN_BYTES > end) return 0
   if (kind === FRAGMENT) return fragment.HEADER_LEN
@@ -88,19 +96,22 @@ export function getNext(view: DataView, at: number): number {
   return view.getUint8(at + NEXT_HEADER)
 }
 
-/** Of a routing header. Above 0, the last address in it, not the destination field, is in the pseudo header (RFC 8200 §8.1). */
+/**
+ * Of a routing header. Above 0, the last address in it, not the destination field, is in the pseudo header (RFC 8200
+ * §8.1).
+ */
 export function getSegmentsLeft(view: DataView, at: number): number {
   return view.getUint8(at + SEGMENTS_LEFT)
 }
 
 /**
- * From the fixed IPv6 header at `at` to what its packet carries, for the hot path: nothing is allocated. Returns protocol and
- * place in one number, to be taken apart by {@link walkedProtocol} and {@link walkedOffset}, or {@link WALK_TRUNCATED} when a
- * header does not end before `end`, or {@link WALK_TOO_MANY}.
+ * From the fixed IPv6 header at `at` to what its packet carries, for the hot path: nothing is allocated. Returns
+ * protocol and place in one number, to be taken apart by {@link walkedProtocol} and {@link walkedOffset}, or {@link
+ * WALK_TRUNCATED} when a header does not end before `end`, or {@link WALK_TOO_MANY}.
  *
- * Stops at a fragment header, whole as it is, and gives {@link FRAGMENT} with its place: what lies behind it may be the middle
- * of a payload. Gives {@link NO_NEXT_HEADER} as found. Any number that is unknown is the transport. That a transport header is
- * there in full is for the caller to check.
+ * Stops at a fragment header, whole as it is, and gives {@link FRAGMENT} with its place: what lies behind it may be the
+ * middle of a payload. Gives {@link NO_NEXT_HEADER} as found. Any number that is unknown is the transport. That a
+ * transport header is there in full is for the caller to check.
  */
 export function walkExtensions(view: DataView, at: number, end: number): number {
   let next = at + IPV6_HEADER_LEN
@@ -127,12 +138,17 @@ export function walkedOffset(walked: number): number {
   return walked >> 8
 }
 
-/** A header of the shape that all but fragment and AH share; `options` are the 6 bytes, or 6 and a multiple of 8, behind it. */
+/**
+ * A header of the shape that all but fragment and AH share; `options` are the 6 bytes, or 6 and a multiple of 8, behind
+ * it.
+ */
 export interface Ipv6ExtensionHeader extends FieldValues<typeof FIELDS> {
   readonly options: Uint8Array
 }
 
-/** The hop-by-hop, routing or destination options header at `at`, or `truncated`. What its options say is not judged. */
+/**
+ * The hop-by-hop, routing or destination options header at `at`, or `truncated`. What its options say is not judged.
+ */
 export function parse(buf: Uint8Array, at: number, end: number): Ipv6ExtensionHeader | DropReason {
   const available = limitOf(buf, end) - at
   if (available < MIN_BYTES) return 'truncated'
@@ -165,8 +181,8 @@ const LAYERS: Readonly<Record<number, string>> = {
 }
 
 /**
- * The extension header of that kind at `at`; destination options where nobody says otherwise. With `partial`, it lies in the
- * quote of an ICMPv6 error: that its end is missing is no fault.
+ * The extension header of that kind at `at`; destination options where nobody says otherwise. With `partial`, it lies
+ * in the quote of an ICMPv6 error: that its end is missing is no fault.
  */
 export function describe(
   buf: Uint8Array,

@@ -34,7 +34,10 @@ export function getOffsetBytes(view: DataView, at: number): number {
   return view.getUint16(at + FRAGMENT_WORD) & OFFSET_MASK
 }
 
-/** The M bit: 1 when more fragments follow. Both this and the offset 0: an atomic fragment (RFC 6946), in truth a whole packet. */
+/**
+ * The M bit: 1 when more fragments follow. Both this and the offset 0: an atomic fragment (RFC 6946), in truth a whole
+ * packet.
+ */
 export function getMoreFragments(view: DataView, at: number): number {
   return view.getUint16(at + FRAGMENT_WORD) & MORE_FRAGMENTS
 }

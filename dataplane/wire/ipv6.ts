@@ -1,5 +1,6 @@
-// IPv6 fixed header, RFC 8200 §3 (DSCP and ECN: RFC 2474, RFC 3168; flow label: RFC 6437). What may lie between it and the
-// transport header is in ipv6-extension.ts. The hot path compares addresses word by word; everything else takes bigints.
+// IPv6 fixed header, RFC 8200 §3 (DSCP and ECN: RFC 2474, RFC 3168; flow label: RFC 6437). What may lie between it and
+// the transport header is in ipv6-extension.ts. The hot path compares addresses word by word; everything else takes
+// bigints.
 import type { DropReason } from '../drop-reason.ts'
 import {
   describeFields,
@@ -37,7 +38,10 @@ export const HEADER_LEN = lengthOf(FIELDS)
 
 export const PROTOCOL_ICMPV6 = 58
 
-/** Where the traffic class lies in the first 16 bits: it begins in the middle of a byte and ends in the middle of the next. */
+/**
+ * Where the traffic class lies in the first 16 bits: it begins in the middle of a byte and ends in the middle of the
+ * next.
+ */
 const CLASS_SHIFT = 16 - fieldOf(FIELDS, 'ecn').bit - fieldOf(FIELDS, 'ecn').bits
 const CLASS_MASK = 0xff << CLASS_SHIFT
 

@@ -1,5 +1,5 @@
-// Walks a packet outermost in and describes every header on the way: what traces, the lab and captures print. Takes any bytes,
-// truncated or hostile, and never throws; every step of the walk moves at least a header further, so it ends.
+// Walks a packet outermost in and describes every header on the way: what traces, the lab and captures print. Takes any
+// bytes, truncated or hostile, and never throws; every step of the walk moves at least a header further, so it ends.
 import * as arp from './arp.ts'
 import * as ethernet from './ethernet.ts'
 import { type FieldNote, hexOf, limitOf } from './field.ts'
@@ -28,7 +28,10 @@ interface Stretch {
   readonly end: number
   /** Set by the IP layer, or by nobody when the walk starts further in. */
   readonly carriage: Carriage | undefined
-  /** The end is elsewhere, and that is no fault: the quote in an ICMP error, or what the first of several fragments holds. */
+  /**
+   * The end is elsewhere, and that is no fault: the quote in an ICMP error, or what the first of several fragments
+   * holds.
+   */
   readonly cut: boolean
   readonly vxlanPort: number
 }
@@ -42,8 +45,8 @@ interface Described {
 
 /**
  * Notes of all layers of `buf[at, end)`, starting with `first`, and of the payload and the padding behind them.
- * Knows Ethernet → ARP, IPv4, IPv6 (with its extension headers) → ICMP (with the packet it quotes), TCP, UDP → VXLAN (on
- * `vxlanPort`) → Ethernet → …
+ * Knows Ethernet → ARP, IPv4, IPv6 (with its extension headers) → ICMP (with the packet it quotes), TCP, UDP → VXLAN
+ * (on `vxlanPort`) → Ethernet → …
  */
 export function describeLayers(
   buf: Uint8Array,

@@ -1,5 +1,5 @@
-// Options of IPv4 (RFC 791 §3.1), TCP (RFC 9293 §3.1) and IPv6 (RFC 8200 §4.2): lists of kind, length, data. They differ in
-// what the length counts and in the kinds that are one byte long.
+// Options of IPv4 (RFC 791 §3.1), TCP (RFC 9293 §3.1) and IPv6 (RFC 8200 §4.2): lists of kind, length, data. They
+// differ in what the length counts and in the kinds that are one byte long.
 import { type FieldNote, hexOf, limitOf } from './field.ts'
 
 /** One option. `length` counts kind, length and data; the one-byte options have length 1 and no data. */
@@ -67,7 +67,10 @@ export function parseOptions(buf: Uint8Array, at: number, end: number, layout: O
   return options
 }
 
-/** Notes for the options in `buf[at, end)`, the malformed one and the padding behind the end of the list too. Never throws. */
+/**
+ * Notes for the options in `buf[at, end)`, the malformed one and the padding behind the end of the list too. Never
+ * throws.
+ */
 export function describeOptions(
   layer: string,
   names: Readonly<Record<number, OptionName>>,

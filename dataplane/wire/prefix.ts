@@ -1,5 +1,5 @@
-// Prefixes (CIDR) of both families: IPv4 addresses are numbers, IPv6 addresses bigints, and what a function does follows from
-// which of them it is given. Shifts by 32 are a no-op in JavaScript, so IPv4 masks are made without them.
+// Prefixes (CIDR) of both families: IPv4 addresses are numbers, IPv6 addresses bigints, and what a function does
+// follows from which of them it is given. Shifts by 32 are a no-op in JavaScript, so IPv4 masks are made without them.
 import { formatAddress, parseIpv4, parseIpv6 } from './address.ts'
 
 /** An IPv4 prefix. `address` is an unsigned 32-bit number with no bit set beyond `length` (0-32). */
@@ -84,21 +84,28 @@ export function samePrefix(a: Prefix, b: Prefix): boolean {
   return a.address === b.address && a.length === b.length
 }
 
-/** Addresses that are no single host's on a network: this network, loopback, multicast and reserved (RFC 6890, RFC 5771). */
+/**
+ * Addresses that are no single host's on a network: this network, loopback, multicast and reserved (RFC 6890, RFC
+ * 5771).
+ */
 export const NON_UNICAST_PREFIXES: readonly Ipv4Prefix[] = [
   { address: 0, length: 8 },
   { address: 0x7f000000, length: 8 },
   { address: 0xe0000000, length: 3 },
 ]
 
-/** The same for IPv6: ::/8 (unspecified, loopback, IPv4-mapped, translated), link-local and multicast (RFC 4291 §2.4). */
+/**
+ * The same for IPv6: ::/8 (unspecified, loopback, IPv4-mapped, translated), link-local and multicast (RFC 4291 §2.4).
+ */
 export const NON_UNICAST_IPV6_PREFIXES: readonly Ipv6Prefix[] = [
   { address: 0n, length: 8 },
   { address: 0xfe80n << 112n, length: 10 },
   { address: 0xffn << 120n, length: 8 },
 ]
 
-/** Whether another host can be reached at the address. A subnet's own broadcast address cannot be told from it alone. */
+/**
+ * Whether another host can be reached at the address. A subnet's own broadcast address cannot be told from it alone.
+ */
 export function isUnicast(address: number): boolean {
   return !NON_UNICAST_PREFIXES.some((prefix) => containsAddress(prefix, address))
 }
@@ -108,7 +115,9 @@ export function formatPrefix({ address, length }: Prefix): string {
   return `${formatAddress(address)}/${length}`
 }
 
-/** Reads `10.244.1.0/24`; host bits are cleared, as Go's net.ParseCIDR does for the network. `null` for anything else. */
+/**
+ * Reads `10.244.1.0/24`; host bits are cleared, as Go's net.ParseCIDR does for the network. `null` for anything else.
+ */
 export function parsePrefix(text: string): Ipv4Prefix | null {
   const match = /^([\d.]+)\/(\d{1,2})$/.exec(text)
   const address = parseIpv4(match?.[1] ?? '')

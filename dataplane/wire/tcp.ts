@@ -1,4 +1,5 @@
-// TCP header, RFC 9293 §3.1 (ECN flags: RFC 3168; the AE bit: RFC 9768). Segmentation and coalescing read and rewrite it.
+// TCP header, RFC 9293 §3.1 (ECN flags: RFC 3168; the AE bit: RFC 9768). Segmentation and coalescing read and rewrite
+// it.
 import type { DropReason } from '../drop-reason.ts'
 import {
   describeFields,
@@ -103,14 +104,17 @@ export function setFlags(view: DataView, at: number, flags: number): void {
   view.setUint8(at + FLAGS, flags)
 }
 
-/** The AE bit (RFC 9768; NS before), 0 or 1. It shares its byte with the header length, so it is no part of the flags byte. */
+/**
+ * The AE bit (RFC 9768; NS before), 0 or 1. It shares its byte with the header length, so it is no part of the flags
+ * byte.
+ */
 export function getAccurateEcn(view: DataView, at: number): number {
   return view.getUint8(at + HEADER_WORDS) & 1
 }
 
 /**
- * Header length, reserved bits, flags and window as one unsigned 32-bit number: what two segments of a run share, but for
- * PSH ({@link PSH_IN_CONTROL_WORD}).
+ * Header length, reserved bits, flags and window as one unsigned 32-bit number: what two segments of a run share, but
+ * for PSH ({@link PSH_IN_CONTROL_WORD}).
  */
 export function getControlWord(view: DataView, at: number): number {
   return view.getUint32(at + HEADER_WORDS)
@@ -135,14 +139,17 @@ export function getUrgentPointer(view: DataView, at: number): number {
   return view.getUint16(at + URGENT_POINTER)
 }
 
-/** Options of at most 40 bytes, a multiple of 4, as `headerWords` announces them; parseOptions in options.ts takes them apart. */
+/**
+ * Options of at most 40 bytes, a multiple of 4, as `headerWords` announces them; parseOptions in options.ts takes them
+ * apart.
+ */
 export interface TcpHeader extends FieldValues<typeof FIELDS> {
   readonly options: Uint8Array
 }
 
 /**
- * The header at `at`, options copied. `truncated` when less than 20 bytes are there, `bad-header-length` when the header
- * length is below 20 or beyond `end`. The checksum is not verified.
+ * The header at `at`, options copied. `truncated` when less than 20 bytes are there, `bad-header-length` when the
+ * header length is below 20 or beyond `end`. The checksum is not verified.
  */
 export function parse(buf: Uint8Array, at: number, end: number): TcpHeader | DropReason {
   const available = limitOf(buf, end) - at

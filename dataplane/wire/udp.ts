@@ -72,7 +72,10 @@ export function setChecksum(view: DataView, at: number, checksum: number): void 
 
 export type UdpHeader = FieldValues<typeof FIELDS>
 
-/** The header at `at`; `bad-header-length` when its length field is below 8, `truncated` when bytes are missing. The checksum is not verified. */
+/**
+ * The header at `at`; `bad-header-length` when its length field is below 8, `truncated` when bytes are missing. The
+ * checksum is not verified.
+ */
 export function parse(buf: Uint8Array, at: number, end: number): UdpHeader | DropReason {
   const available = limitOf(buf, end) - at
   if (available < HEADER_LEN) return 'truncated'

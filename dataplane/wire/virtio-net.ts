@@ -1,5 +1,5 @@
-// struct virtio_net_hdr (linux/virtio_net.h; VIRTIO 1.2 §5.1.6), the ten bytes before every packet of a TUN with IFF_VNET_HDR.
-// It says which work is left to the reader: a checksum to complete, a super-packet to cut.
+// struct virtio_net_hdr (linux/virtio_net.h; VIRTIO 1.2 §5.1.6), the ten bytes before every packet of a TUN with
+// IFF_VNET_HDR. It says which work is left to the reader: a checksum to complete, a super-packet to cut.
 // Little-endian: the order of every machine this runs on, and what TUN uses without TUNSETVNETBE.
 import type { DropReason } from '../drop-reason.ts'
 import {
@@ -139,9 +139,9 @@ export function write(
 export type VirtioNetHeader = FieldValues<typeof FIELDS>
 
 /**
- * The header at `at`, with the packet behind it up to `end`. `truncated`, or `vnet-inconsistent` when the GSO type is unknown,
- * a super-packet has no piece size, or the checksum to complete lies outside the packet. `headerLength` is not judged:
- * the kernel puts there what happens to lie in its first buffer.
+ * The header at `at`, with the packet behind it up to `end`. `truncated`, or `vnet-inconsistent` when the GSO type is
+ * unknown, a super-packet has no piece size, or the checksum to complete lies outside the packet. `headerLength` is not
+ * judged: the kernel puts there what happens to lie in its first buffer.
  */
 export function parse(buf: Uint8Array, at: number, end: number): VirtioNetHeader | DropReason {
   const packetBytes = limitOf(buf, end) - at - HEADER_LEN

@@ -25,7 +25,9 @@ export const HEADER_LEN = lengthOf(FIELDS)
 
 /** The I flag: the VNI is valid. The only flag of RFC 7348. */
 export const FLAG_VNI_VALID = 0x08
-/** The G flag of the Group Based Policy extension (draft-smith-vxlan-group-policy), which this version does not speak. */
+/**
+ * The G flag of the Group Based Policy extension (draft-smith-vxlan-group-policy), which this version does not speak.
+ */
 export const FLAG_GBP = 0x80
 
 const FLAGS = offsetOf(FIELDS, 'flags')
@@ -63,9 +65,9 @@ export function write(view: DataView, at: number, vni: number): void {
 export type VxlanHeader = FieldValues<typeof FIELDS>
 
 /**
- * The header at `at`. Refuses as the kernel does (drivers/net/vxlan/vxlan_core.c, vxlan_rcv): `vxlan-short` without room for
- * an inner Ethernet header, `vxlan-no-vni`, and `vxlan-reserved-bits` for anything beyond the I flag and the VNI,
- * though RFC 7348 would have them ignored. Whether the VNI is ours is for the engine to say.
+ * The header at `at`. Refuses as the kernel does (drivers/net/vxlan/vxlan_core.c, vxlan_rcv): `vxlan-short` without
+ * room for an inner Ethernet header, `vxlan-no-vni`, and `vxlan-reserved-bits` for anything beyond the I flag and the
+ * VNI, though RFC 7348 would have them ignored. Whether the VNI is ours is for the engine to say.
  */
 export function parse(buf: Uint8Array, at: number, end: number): VxlanHeader | DropReason {
   if (limitOf(buf, end) - at < HEADER_LEN + ETHERNET_HEADER_LEN) return 'vxlan-short'
@@ -80,7 +82,9 @@ export function emit(header: VxlanHeader, buf: Uint8Array, at: number): void {
   writeFields(FIELDS, header, buf, at)
 }
 
-/** With `partial`, the header lies in a fragment or in the quote of an ICMP error: that no frame follows is no fault. */
+/**
+ * With `partial`, the header lies in a fragment or in the quote of an ICMP error: that no frame follows is no fault.
+ */
 export function describe(buf: Uint8Array, at: number, end: number, partial = false): FieldNote[] {
   const available = limitOf(buf, end) - at
   if (available < HEADER_LEN) return describeFields('VXLAN', FIELDS, buf, at, end)

@@ -8,7 +8,7 @@ import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
 import type { RawPorts, RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
 import { PeerLedger } from './peer-ledger.ts'
-import { type StartRunning, startOf } from './running.ts'
+import { type StartRunning, startThread } from './running.ts'
 import { WorkerLife } from './worker-life.ts'
 
 const RESTARTS = cellOf('worker.restarts')
@@ -28,6 +28,8 @@ export interface DataplaneWorkerOptions {
   readonly vni: number
   readonly mac: number
   readonly settings: EngineSettings
+  /** Of the last table before this worker's first, 0 unless told otherwise. */
+  readonly generation?: number
   /** Called for what the worker says by itself: failed descriptors, a standstill. */
   onReport(report: WorkerReport): void
   /** The thread ended without being asked to; the next one starts in `delayMs`. */
@@ -41,9 +43,11 @@ export class DataplaneWorker {
   readonly #bell: Doorbell
   readonly #options: DataplaneWorkerOptions
   readonly #tableWaiters = new Map<number, () => void>()
+  #mtuWaiters: (() => void)[] = []
   #tunFd: number
+  #mtuBytes: number
   #table: { readonly table: SharedArrayBuffer; readonly activity: SharedArrayBuffer } | null = null
-  #generation = 0
+  #generation: number
   #onSteps: ((steps: readonly RecordedStep[]) => void) | null = null
   #stopping = false
   /** The bell's descriptor is closed, and its number may be somebody else's by now: nothing is said any more. */
@@ -52,7 +56,9 @@ export class DataplaneWorker {
   private constructor(options: DataplaneWorkerOptions, bell: Doorbell, run: StartRunning) {
     this.#options = options
     this.#bell = bell
+    this.#generation = options.generation ?? 0
     this.#tunFd = options.tunFd
+    this.#mtuBytes = options.settings.mtuBytes
     this.counters = new Counters()
     this.#life = new WorkerLife({
       run,
@@ -84,8 +90,8 @@ export class DataplaneWorker {
   }
 
   /**
-   * Hands over a whole new table. Resolves with its generation once packets are forwarded by it, be it by the next thread
-   * after one that died, or when the worker is stopped.
+   * Hands over a whole new table. Resolves with its generation once packets are forwarded by it, be it by the next
+   * thread after one that died, or when the worker is stopped.
    */
   replaceTable(entries: readonly ForwardingEntry[]): Promise<number> {
     const generation = ++this.#generation
@@ -105,6 +111,16 @@ export class DataplaneWorker {
     this.#say({ type: 'trace', steps })
   }
 
+  /** Takes inner packets up to so many bytes. Resolves when that is in force, see {@link replaceTable}. */
+  setMtu(mtuBytes: number): Promise<void> {
+    this.#mtuBytes = mtuBytes
+    if (this.#ended) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#mtuWaiters.push(resolve)
+      this.#say({ type: 'mtu', mtuBytes })
+    })
+  }
+
   /** Goes on with a TUN that was opened anew. */
   replaceDevice(fd: number): void {
     this.#tunFd = fd
@@ -116,13 +132,17 @@ export class DataplaneWorker {
     this.#say({ type: 'go' })
   }
 
-  /** Ends the thread after what it is doing. Resolves when it is gone, also when it died before; descriptors stay open, they are the caller's. */
+  /**
+   * Ends the thread after what it is doing. Resolves when it is gone, also when it died before; descriptors stay open,
+   * they are the caller's.
+   */
   async stop(): Promise<void> {
     this.#stopping = true
     await this.#life.stop(() => this.#say({ type: 'stop' }))
     if (!this.#ended) this.#bell.close()
     this.#ended = true
     this.#releaseWaiters(this.#generation)
+    this.#releaseMtuWaiters()
   }
 
   #setup(): WorkerSetup {
@@ -136,8 +156,8 @@ export class DataplaneWorker {
       encapsulation,
       vni,
       mac,
-      settings,
     } = this.#options
+    const settings = { ...this.#options.settings, mtuBytes: this.#mtuBytes }
     return {
       ...{ driver, socketFd, senderFds, underlayAddress, rawPorts, maxSegments, encapsulation, vni, mac, settings },
       tunFd: this.#tunFd,
@@ -148,6 +168,7 @@ export class DataplaneWorker {
 
   /** What a thread that was started must know beyond its setup: what was said to the one before it is lost. */
   #brief(): void {
+    this.#releaseMtuWaiters() // its setup has the latest
     if (this.#table !== null) this.#say({ type: 'table', ...this.#table })
   }
 
@@ -160,7 +181,13 @@ export class DataplaneWorker {
   #hear(report: WorkerReport): void {
     if (report.type === 'steps') this.#onSteps?.(report.steps)
     else if (report.type === 'table') this.#inForce(report.generation)
-    else if (!this.#stopping) this.#options.onReport(report)
+    else if (report.type === 'mtu') {
+      if (report.mtuBytes === this.#mtuBytes) this.#releaseMtuWaiters()
+    } else if (!this.#stopping) this.#options.onReport(report)
+  }
+
+  #releaseMtuWaiters(): void {
+    for (const resolve of this.#mtuWaiters.splice(0)) resolve()
   }
 
   #inForce(generation: number): void {
@@ -176,4 +203,11 @@ export class DataplaneWorker {
       resolve()
     }
   }
+}
+
+/** How a driver is run. */
+async function startOf(driver: WorkerDriver): Promise<StartRunning> {
+  if (driver !== 'raw') return startThread
+  // Loads native code, which none but a running dataplane needs.
+  return (await import('./main-thread.ts')).startOnMainThread
 }

@@ -13,7 +13,9 @@ export type { DatagramSender, OpenTun, OpenUdpSocket, TunFailure, UdpFailure, Ud
 const EFD_CLOEXEC = 0x80000
 const EFD_NONBLOCK = 0x800
 
-/** Opens the TUN of that name with so many queues, making it if need be; see io/linux/tun.ts for what the errors mean. */
+/**
+ * Opens the TUN of that name with so many queues, making it if need be; see io/linux/tun.ts for what the errors mean.
+ */
 export async function openOverlayDevice(
   name: string,
   queues: number,

@@ -1,5 +1,5 @@
-// The drivers put together: from descriptors and a name to a device and a socket for the engine, and to what a thread must
-// wait for. `offload` and `plain` sleep in poll(2) together with the thread; `dgram` and `raw` need an event loop.
+// The drivers put together: from descriptors and a name to a device and a socket for the engine, and to what a thread
+// must wait for. `offload` and `plain` sleep in poll(2) together with the thread; `dgram` and `raw` need an event loop.
 import { HeaderlessDevice } from '../engine/headerless-device.ts'
 import * as libc from '../io/linux/libc.ts'
 import { PollSet } from '../io/linux/poll-set.ts'

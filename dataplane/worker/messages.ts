@@ -6,8 +6,8 @@ import type { EngineSettings } from '../engine/settings.ts'
 import type { Step } from '../step.ts'
 
 /**
- * `plain`: a TUN without virtio-net headers, and one packet a system call in every direction. `dgram`: Node's own sockets,
- * see io/node/dgram-socket.ts. `raw`: outer headers of our own, see io/raw/raw-socket.ts.
+ * `plain`: a TUN without virtio-net headers, and one packet a system call in every direction. `dgram`: Node's own
+ * sockets, see io/node/dgram-socket.ts. `raw`: outer headers of our own, see io/raw/raw-socket.ts.
  */
 export type WorkerDriver = 'offload' | 'plain' | 'dgram' | 'raw'
 
@@ -44,6 +44,8 @@ export type WorkerCommand =
   | { readonly type: 'table'; readonly table: SharedArrayBuffer; readonly activity: SharedArrayBuffer }
   /** Record at most this many steps, then stop looking; 0 stops at once. */
   | { readonly type: 'trace'; readonly steps: number }
+  /** Largest inner packet from now on; a smaller one than before holds once the device has been emptied. */
+  | { readonly type: 'mtu'; readonly mtuBytes: number }
   /** The TUN was opened anew. */
   | { readonly type: 'device'; readonly fd: number }
   /** A pause after a standstill is over. */
@@ -53,6 +55,8 @@ export type WorkerCommand =
 export type WorkerReport =
   /** The table of that generation is in force. */
   | { readonly type: 'table'; readonly generation: number }
+  /** Packets up to that size are taken. */
+  | { readonly type: 'mtu'; readonly mtuBytes: number }
   | { readonly type: 'steps'; readonly steps: readonly RecordedStep[] }
   /** Reading failed; the descriptor is left alone until it is replaced. */
   | { readonly type: 'device-failed'; readonly errno: number }

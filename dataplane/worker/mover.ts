@@ -1,6 +1,6 @@
-// What moves packets, turn by turn, wherever it runs: engine and driver put together, obeying commands, reporting what is
-// unwell. Never touches a store, a logger or a timer. A thread runs it between two sleeps (worker-main.ts), the dgram and raw
-// drivers between other events of a loop (event-loop-turns.ts).
+// What moves packets, turn by turn, wherever it runs: engine and driver put together, obeying commands, reporting what
+// is unwell. Never touches a store, a logger or a timer. A thread runs it between two sleeps (worker-main.ts), the
+// dgram and raw drivers between other events of a loop (event-loop-turns.ts).
 import { UdpEncapsulation } from '../encap/udp.ts'
 import { VxlanEncapsulation } from '../encap/vxlan.ts'
 import { Counters } from '../engine/counters.ts'
@@ -20,6 +20,8 @@ const SOCKET_REST_MS = 1000
 /** Shortest time between two reports of offenders, milliseconds. */
 const OFFENDERS_MS = 1000
 const EVENTFD_BYTES = 8
+/** Turns in which a device is emptied: 256 packets each, and its queue holds some 4000. */
+const EMPTYING_TURNS = 16
 const TUN = 0
 const SOCKET = 1
 const WAKE = 2
@@ -43,6 +45,8 @@ export class Mover {
   /** -1 while it is unwell. */
   #tunFd: number
   #recorder: StepRecorder | null = null
+  /** An MTU that is not in force yet. */
+  #nextMtu: number | null = null
   #socketRestsUntilMs = 0
   #offendersDueMs = 0
 
@@ -74,6 +78,7 @@ export class Mover {
     this.#lookForNap()
     // After a whole sleep too: should the bell ever fail to ring, what was said waits no longer than that.
     const going = (this.waits.ready(WAKE) === 0 && ready !== 0) || this.#obey()
+    if (this.#nextMtu !== null && !this.#naps.isPaused) this.#takeMtu(this.#nextMtu)
     this.#move()
     this.tell()
     return going
@@ -100,7 +105,10 @@ export class Mover {
     this.driver.close()
   }
 
-  /** Obeys everything that was said; false when it is time to go. @throws Error when the bell is broken, once all is obeyed */
+  /**
+   * Obeys everything that was said; false when it is time to go. @throws Error when the bell is broken, once all is
+   * obeyed
+   */
   #obey(): boolean {
     const rung = libc.read(this.#setup.wakeFd, this.#memory.addressAt(this.#wakeBytes), EVENTFD_BYTES)
     for (;;) {
@@ -108,6 +116,7 @@ export class Mover {
       if (command === undefined) break
       if (command.type === 'stop') return false
       if (command.type === 'trace') this.#trace(command.steps)
+      if (command.type === 'mtu') this.#nextMtu = command.mtuBytes
       if (command.type === 'device') {
         this.#tunFd = command.fd
         this.driver.tun.replaceDescriptor(command.fd)
@@ -135,12 +144,30 @@ export class Mover {
       waits.setDescriptor(SOCKET, this.driver.receiveFd)
     }
     if (waits.ready(SOCKET) !== 0) this.#inbound()
-    if (waits.ready(TUN) === 0 || this.#naps.isPaused) return
+    if (waits.ready(TUN) !== 0 && !this.#naps.isPaused) this.#outbound()
+  }
+
+  /** Returns packets read. */
+  #outbound(): number {
     const result = this.#engine.outbound()
-    if (result >= 0) return
+    if (result >= 0) return result
     this.#tunFd = -1
-    waits.setDescriptor(TUN, -1)
+    this.waits.setDescriptor(TUN, -1)
     this.#contact.report({ type: 'device-failed', errno: -result })
+    return 0
+  }
+
+  /**
+   * What the device took in while its own MTU was larger still goes out: nobody would send it again for having been
+   * refused.
+   */
+  #takeMtu(mtuBytes: number): void {
+    for (let turns = 0; turns < EMPTYING_TURNS && this.#tunFd >= 0; turns++) if (this.#outbound() === 0) break
+    if (this.driver.isFull()) return // some of it is in the device still
+    this.#nextMtu = null
+    this.#engine.setMtu(mtuBytes)
+    this.driver.socket.forgetRefusals?.()
+    this.#contact.report({ type: 'mtu', mtuBytes })
   }
 
   /** The device is left out of waits while nothing may be taken from it. */
@@ -160,7 +187,9 @@ export class Mover {
     if (result < 0) this.#restSocket(-result)
   }
 
-  /** A socket that failed is left alone, or at least not spoken of, for a while: one that fails for good costs nothing. */
+  /**
+   * A socket that failed is left alone, or at least not spoken of, for a while: one that fails for good costs nothing.
+   */
   #restSocket(errno: number): void {
     if (this.#socketRestsUntilMs > 0) return
     this.waits.setDescriptor(SOCKET, -1)

@@ -1,6 +1,7 @@
-// Notices that a worker stood still: the machine was suspended, or the process stopped. Who slept for long may not know that
-// its subnet has become another node's; so until the main thread says go, nothing is taken from the device, whose queue keeps
-// what pods send meanwhile. Not for ever: a main thread or a store that does not answer must not end forwarding.
+// Notices that a worker stood still: the machine was suspended, or the process stopped. Who slept for long may not know
+// that its subnet has become another node's; so until the main thread says go, nothing is taken from the device, whose
+// queue keeps what pods send meanwhile. Not for ever: a main thread or a store that does not answer must not end
+// forwarding.
 
 /** A worker sleeps for a second at most: one that was away for so many milliseconds stood still. */
 export const NAP_MS = 5000
@@ -26,7 +27,10 @@ export class NapWatch {
     this.#lastWallMs = clocks.wallMs()
   }
 
-  /** To be called every turn. Begins a pause after a nap, and says by how much CLOCK_MONOTONIC went on in it; else `null`. */
+  /**
+   * To be called every turn. Begins a pause after a nap, and says by how much CLOCK_MONOTONIC went on in it; else
+   * `null`.
+   */
   look(): number | null {
     const nowMs = this.#clocks.monotonicMs()
     const wallMs = this.#clocks.wallMs()

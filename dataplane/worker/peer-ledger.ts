@@ -1,5 +1,5 @@
-// The main thread's account of what passed between a worker and its peers: the memory of the table in force, and the sums of
-// those before it, so that a new table forgets nothing of peers that stay.
+// The main thread's account of what passed between a worker and its peers: the memory of the table in force, and the
+// sums of those before it, so that a new table forgets nothing of peers that stay.
 import { activityMemory, addTraffic, mergeTraffic, type PeerTraffic } from '../engine/peer-activity.ts'
 import { ForwardingTable } from '../forwarding/forwarding-table.ts'
 

@@ -1,5 +1,5 @@
-// Where a mover runs: in a thread of its own, or between the events of the main thread (the raw driver, whose package works
-// nowhere else). Both are spoken to alike, and end alike.
+// Where a mover runs: in a thread of its own, or between the events of the main thread (the raw driver, whose package
+// works nowhere else). Both are spoken to alike, and end alike.
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
@@ -18,13 +18,6 @@ export interface RunningEvents {
 }
 
 export type StartRunning = (setup: WorkerSetup, events: RunningEvents) => Running
-
-/** How a driver is run. */
-export async function startOf(driver: WorkerSetup['driver']): Promise<StartRunning> {
-  if (driver !== 'raw') return startThread
-  // Loads native code, which none but a running dataplane needs.
-  return (await import('./main-thread.ts')).startOnMainThread
-}
 
 /** In a thread of its own. */
 export const startThread: StartRunning = (setup, events) => {

@@ -1,6 +1,6 @@
-// All workers of a dataplane as one: worker k owns queue k of the TUN and socket k of the port. Each has the whole table
-// and counters of its own, which are added up here; the sending sockets are everybody's, so that a flow's source port does
-// not depend on who sends it.
+// All workers of a dataplane as one: worker k owns queue k of the TUN and socket k of the port. Each has the whole
+// table and counters of its own, which are added up here; the sending sockets are everybody's, so that a flow's source
+// port does not depend on who sends it.
 import { mergeTraffic, type PeerTraffic } from '../engine/peer-activity.ts'
 import type { ForwardingEntry } from '../forwarding/remote-vtep.ts'
 import { DataplaneWorker, type DataplaneWorkerOptions } from './dataplane-worker.ts'
@@ -23,7 +23,10 @@ export class WorkerGroup {
     this.workers = workers
   }
 
-  /** Starts a worker for each queue, all or none. They forward nothing until their first table. @throws Error as makeDoorbell */
+  /**
+   * Starts a worker for each queue, all or none. They forward nothing until their first table. @throws Error as
+   * makeDoorbell
+   */
   static async start({ queues, ...shared }: WorkerGroupOptions): Promise<WorkerGroup> {
     const workers: DataplaneWorker[] = []
     try {
@@ -56,6 +59,11 @@ export class WorkerGroup {
 
   #traceEach(steps: number, onSteps: ((steps: readonly RecordedStep[]) => void) | null): void {
     for (const worker of this.workers) worker.trace(steps, onSteps)
+  }
+
+  /** Takes inner packets up to so many bytes. Resolves when all workers do. */
+  async setMtu(mtuBytes: number): Promise<void> {
+    await Promise.all(this.workers.map((worker) => worker.setMtu(mtuBytes)))
   }
 
   /** Goes on with a TUN that was opened anew: a descriptor for each worker. */

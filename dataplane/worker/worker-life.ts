@@ -1,5 +1,5 @@
-// A worker that is kept alive: one that dies of an error is started again, at once the first time, later and later while
-// it goes on dying. Descriptors, counters and bell are the process's and outlive the worker.
+// A worker that is kept alive: one that dies of an error is started again, at once the first time, later and later
+// while it goes on dying. Descriptors, counters and bell are the process's and outlive the worker.
 import type { WorkerCommand, WorkerReport, WorkerSetup } from './messages.ts'
 import { type Running, type StartRunning, startThread } from './running.ts'
 

@@ -1,5 +1,6 @@
-// A dataplane worker: one thread that moves packets and nothing else. It blocks in poll for at most a second and is woken
-// through an eventfd when the main thread has said something; the dgram driver needs the thread's event loop instead.
+// A dataplane worker: one thread that moves packets and nothing else. It blocks in poll for at most a second and is
+// woken through an eventfd when the main thread has said something; the dgram driver needs the thread's event loop
+// instead.
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { EINTR } from '../io/errno.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'

@@ -11,22 +11,3 @@ export function parseDuration(text: string): number {
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)]
   return parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNIT_MS[unit!]!, 0)
 }
-
-/** The two largest units of a time span: `3s`, `2m5s`, `23h58m`, `6d4h`. */
-export function formatSpan(milliseconds: number): string {
-  let left = Math.max(0, Math.floor(milliseconds / 1000))
-  const parts: string[] = []
-  for (const [unit, seconds] of [
-    ['d', 86_400],
-    ['h', 3600],
-    ['m', 60],
-    ['s', 1],
-  ] as const) {
-    const count = Math.floor(left / seconds)
-    left -= count * seconds
-    if (count > 0 || (unit === 's' && parts.length === 0)) parts.push(`${count}${unit}`)
-    else if (parts.length > 0) break
-    if (parts.length === 2) break
-  }
-  return parts.join('')
-}

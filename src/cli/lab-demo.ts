@@ -1,5 +1,5 @@
-// `flannelette lab demo`: the whole story in one command. Brings a lab up, shows that every pod reaches every other one,
-// what the daemons know and what one ping looks like on its way, says what to try next, and stays until Ctrl-C.
+// `flannelette lab demo`: the whole story in one command. Brings a lab up, shows that every pod reaches every other
+// one, what the daemons know and what one ping looks like on its way, says what to try next, and stays until Ctrl-C.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -104,7 +104,9 @@ async function measure(lab: Lab, signal: AbortSignal): Promise<boolean> {
   return worked
 }
 
-/** The leases as the daemons hold them, one as it stands in the store, and the forwarding table that follows from them. */
+/**
+ * The leases as the daemons hold them, one as it stands in the store, and the forwarding table that follows from them.
+ */
 function showLeases(lab: Lab): boolean {
   const hosts = lab.report().hosts
   const leases = hosts.map(({ name, status }) => {

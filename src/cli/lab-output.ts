@@ -1,5 +1,6 @@
 // How the lab's results read: as text for people, or the same data as JSON.
 import { basename, relative } from 'node:path'
+import { dropCounts, droppedPackets } from '../daemon/drop-counts.ts'
 import { describeFault } from '../lab/faults.ts'
 import type { IperfResult } from '../lab/iperf.ts'
 import type { HostReport, LabReport } from '../lab/lab.ts'
@@ -17,7 +18,7 @@ export function statusText(report: LabReport, terminal: Terminal): string {
       host.underlayAddress,
       host.subnet,
       String(host.status?.peers.length ?? '-'),
-      String(host.status === null ? '-' : droppedPackets(host.status.counters)),
+      String((host.status && droppedPackets(host.status)) ?? '-'),
     ]),
   )
   const pods = table(
@@ -31,32 +32,21 @@ export function statusText(report: LabReport, terminal: Terminal): string {
 /** Why packets were dropped, most frequent first; nothing when none were. */
 function dropsText(hosts: readonly HostReport[]): string {
   const drops = hosts.flatMap(({ name, status }) =>
-    dropCounters(status?.counters ?? {}).map(([counter, count]) => {
-      const [way = '', reason = ''] = counter.split('.dropped.')
-      return { name, way, reason, count }
-    }),
+    dropCounts(status?.counters ?? {})
+      .filter(({ packets }) => packets > 0)
+      .map(({ direction, reason, packets }) => ({ name, direction, reason, packets })),
   )
   if (drops.length === 0) return ''
   const rows = drops
-    .sort((a, b) => b.count - a.count)
-    .map(({ name, way, reason, count }) => [String(count), name, way, reason])
+    .sort((a, b) => b.packets - a.packets)
+    .map(({ name, direction, reason, packets }) => [String(packets), name, direction, reason])
   return `\n${table(['DROPPED', 'ON', 'WAY', 'REASON'], rows)}`
-}
-
-/** Counters of dropped packets that are not zero. Their bytes have counters of their own. */
-function dropCounters(counters: Readonly<Record<string, number>>): [string, number][] {
-  return Object.entries(counters).filter(([name, value]) => name.includes('.dropped.') && value > 0)
 }
 
 function daemonText(host: HostReport, terminal: Terminal): string {
   if (!host.alive) return `${mark(false, terminal)} not running`
   const state = host.status?.state ?? 'silent'
   return `${mark(state === 'ready', terminal)} ${state}, pid ${host.daemonPid}`
-}
-
-/** Sum over all reasons, both directions. */
-export function droppedPackets(counters: Readonly<Record<string, number>>): number {
-  return dropCounters(counters).reduce((sum, [, value]) => sum + value, 0)
 }
 
 /** Every pair as a matrix: the sender's row, the receiver's column. */
@@ -75,7 +65,7 @@ export function pingMatrix(results: readonly PingResult[], terminal: Terminal): 
   return `${table(['ms', ...names], rows)}${pingSummary(results)}\n`
 }
 
-export function pingSummary(results: readonly PingResult[]): string {
+function pingSummary(results: readonly PingResult[]): string {
   const sent = results.reduce((sum, result) => sum + result.sent, 0)
   const received = results.reduce((sum, result) => sum + result.received, 0)
   return `${received} of ${sent} pings answered`

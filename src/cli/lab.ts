@@ -1,4 +1,5 @@
-// `flannelette lab`: several hosts with pods on this machine. Words to calls of src/lab/lab.ts, results to text or JSON.
+// `flannelette lab`: several hosts with pods on this machine. Words to calls of src/lab/lab.ts, results to text or
+// JSON.
 import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { setImmediate as immediate } from 'node:timers/promises'

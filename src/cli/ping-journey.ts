@@ -52,7 +52,10 @@ function hostOf(lab: Lab, pod: string): string {
   return lab.pods.find((candidate) => candidate.name === pod)?.host ?? pod
 }
 
-/** Steps of the last echo request, host by host in order of time: those of the last packet that the first host read from its TUN. */
+/**
+ * Steps of the last echo request, host by host in order of time: those of the last packet that the first host read from
+ * its TUN.
+ */
 function requestSteps(steps: readonly HostStep[], first: string): HostStep[] {
   const sorted = [...steps].sort((a, b) => (a.recorded.timeNs < b.recorded.timeNs ? -1 : 1))
   const read = sorted.findLast(({ host, recorded }) => host === first && recorded.step.kind === 'tun-read')?.recorded

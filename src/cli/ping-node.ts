@@ -1,9 +1,10 @@
 // `flannelette ping NODE`: the way to a node as a ladder, each rung with its verdict, the first that fails explained.
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
-import { climb, type LadderOptions, type Rung } from '../doctor/ladder.ts'
+import { climb } from '../doctor/ladder.ts'
 import { readNodeView } from '../doctor/node-view.ts'
 import { placeOf, realTools } from '../doctor/place.ts'
+import type { LadderOptions, Rung } from '../doctor/rung.ts'
 import { findTarget } from '../doctor/target.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { labAround } from '../lab/inside.ts'

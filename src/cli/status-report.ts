@@ -1,16 +1,9 @@
-// What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and the
-// exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
-import { DROP_REASON_NAMES, DROP_REASONS } from '../../dataplane/index.ts'
+// What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and
+// the exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
+import { type DropCount, dropCounts } from '../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
 import { EXIT } from '../errors.ts'
-
-export interface DropReport {
-  readonly direction: 'outbound' | 'inbound'
-  readonly reason: string
-  readonly packets: number
-  readonly about: string
-}
 
 export interface StatusReport {
   /** Counts the breaks of this form: fields are added, never renamed. */
@@ -19,7 +12,8 @@ export interface StatusReport {
   /** Whether all is well: the exit code is 0 then. */
   readonly ready: boolean
   readonly warnings: readonly string[]
-  readonly drops: readonly DropReport[]
+  /** Most packets first; none that is 0. */
+  readonly drops: readonly DropCount[]
   /** The command to type next. */
   readonly next: string
   readonly status: DaemonStatus
@@ -33,7 +27,9 @@ export function reportOf({ isLive, status }: StatusFound): StatusReport {
     warnings: isLive
       ? warningsOf(status)
       : [`the daemon (pid ${status.pid}) does not answer: this is what it said last`],
-    drops: dropsOf(status.counters),
+    drops: dropCounts(status.counters)
+      .filter(({ packets }) => packets > 0)
+      .sort((a, b) => b.packets - a.packets),
     next: isLive ? nextCommand(status) : 'systemctl restart flannelette; journalctl -u flannelette -e',
     status,
   }
@@ -42,20 +38,6 @@ export function reportOf({ isLive, status }: StatusFound): StatusReport {
 export function exitCodeOf(report: StatusReport): number {
   if (report.daemon === 'dead') return EXIT.unreachable
   return report.ready ? EXIT.ok : EXIT.failed
-}
-
-/** Most packets first. */
-function dropsOf(counters: DaemonStatus['counters']): DropReport[] {
-  const drops = (['outbound', 'inbound'] as const).flatMap((direction) =>
-    DROP_REASON_NAMES.map((reason): DropReport => {
-      const packets = ['dropped', 'lost'].reduce(
-        (sum, how) => sum + (counters[`${direction}.${how}.${reason}`] ?? 0),
-        0,
-      )
-      return { direction, reason, packets, about: DROP_REASONS[reason].about }
-    }),
-  )
-  return drops.filter(({ packets }) => packets > 0).sort((a, b) => b.packets - a.packets)
 }
 
 /** The gravest first. */

@@ -1,5 +1,6 @@
 // A status report for people, on one screen: what is well in few words, what is not in more.
-import { formatSpan } from './duration.ts'
+import { droppedPackets } from '../daemon/drop-counts.ts'
+import { formatSpan } from '../time-span.ts'
 import type { StatusReport } from './status-report.ts'
 import { mark, paint, shown, type Terminal, table } from './table.ts'
 
@@ -95,8 +96,9 @@ function stateOf({ state }: Peer, terminal: Terminal): string {
   return `${mark(good, terminal)} ${words}`
 }
 
-function dropsText({ drops }: StatusReport, terminal: Terminal, wide: boolean): string {
-  if (drops.length === 0) return `no packet dropped\n`
+function dropsText({ drops, status }: StatusReport, terminal: Terminal, wide: boolean): string {
+  if (droppedPackets(status) === null) return 'dropped packets are not counted\n'
+  if (drops.length === 0) return 'no packet dropped\n'
   const rows = drops
     .slice(0, wide ? drops.length : DROPS_SHOWN)
     .map(({ packets, direction, reason, about }) => [

@@ -22,7 +22,9 @@ export function mark(good: boolean, terminal: Terminal): string {
   return paint(good ? 'blue' : 'yellow', text, terminal)
 }
 
-/** The same for lists, always four columns wide: also `!` for what needs a look, and other signs that are no verdict. */
+/**
+ * The same for lists, always four columns wide: also `!` for what needs a look, and other signs that are no verdict.
+ */
 export function markColumn(sign: 'good' | 'bad' | '!' | 'i' | '?' | '-', terminal: Terminal): string {
   const verdict = sign === 'good' || sign === 'bad'
   const text = verdict ? mark(sign === 'good', terminal) : paint(sign === '!' ? 'yellow' : 'dim', sign, terminal)

@@ -1,6 +1,6 @@
 // Looks at a network config for a person: not the first mistake but all of them, each with its place; keys that nobody
-// reads; and what the config comes to. The rules are those of the start (network-config.ts, tunnel-backend.ts): after each
-// mistake they are asked again with that field left out.
+// reads; and what the config comes to. The rules are those of the start (network-config.ts, tunnel-backend.ts): after
+// each mistake they are asked again with that field left out.
 import { formatIpv4, formatIpv6, formatPrefix, OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import { asConfigError, ConfigError } from './config-error.ts'
 import { type JsonMember, type JsonNode, memberOf, type Place, parseJson, placeOf } from './json-document.ts'

@@ -16,8 +16,9 @@ export interface DockerOptionsWanted {
 type Variables = ReadonlyMap<string, string>
 
 /**
- * The file's text. As in a shell that has read subnet.env (`null` when there is none), variables of the environment with
- * `DOCKER_OPT_` in them come along. @throws FlanneletteError `config-missing` for an `FLANNEL_IPMASQ` that is no answer
+ * The file's text. As in a shell that has read subnet.env (`null` when there is none), variables of the environment
+ * with `DOCKER_OPT_` in them come along. @throws FlanneletteError `config-missing` for an `FLANNEL_IPMASQ` that is no
+ * answer
  */
 export function dockerOptions(
   subnetFile: string | null,

@@ -28,8 +28,8 @@ export interface Flag {
   readonly counts: string
   readonly secret: boolean
   /**
-   * `none`: taken with a warning and ignored. `kubernetes`: refused unless it says what is the default anyway, until there
-   * is that store.
+   * `none`: taken with a warning and ignored. `kubernetes`: refused unless it says what is the default anyway, until
+   * there is that store.
    */
   readonly effect: 'full' | 'none' | 'kubernetes'
   /** The only dataplane that looks at it. */

@@ -6,7 +6,7 @@ import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 export const SMALLEST_OVERLAY_BYTES = 576
 
 /** The same for an overlay that carries IPv6, RFC 8200 section 5; Linux takes IPv6 off a device with less. */
-export const SMALLEST_IPV6_OVERLAY_BYTES = 1280
+const SMALLEST_IPV6_OVERLAY_BYTES = 1280
 
 export interface MtuChoice {
   /** MTU of the overlay device, and `FLANNEL_MTU`. */
@@ -15,6 +15,11 @@ export interface MtuChoice {
   readonly how: string
   /** Set when the configured MTU does not fit through the interface. */
   readonly warning: string | null
+}
+
+/** Smallest MTU of an overlay that carries these families, in bytes. */
+export function smallestOverlayBytes(hasIpv6: boolean): number {
+  return hasIpv6 ? SMALLEST_IPV6_OVERLAY_BYTES : SMALLEST_OVERLAY_BYTES
 }
 
 /** The overlay MTU. `configured` is the config's underlay MTU in bytes, `null` to take the interface's. */
@@ -31,4 +36,40 @@ export function chooseMtu(
       ? `Backend.MTU ${underlay} is larger than the interface's ${interfaceBytes}: large packets will be fragmented or lost`
       : null
   return { overlayBytes, how: `underlay ${underlay} − overhead ${overhead} = ${overlayBytes}`, warning }
+}
+
+/** The overlay of a node that runs, in bytes. */
+export interface RunningOverlay {
+  readonly mtuBytes: number
+  readonly hasIpv6: boolean
+}
+
+/** What another MTU of the interface means for a node that runs. */
+export interface MtuChange {
+  /** The overlay's from now on, in bytes; the former one when it stays. */
+  readonly overlayBytes: number
+  /** What a person should read of it; `null` when all is as it was. */
+  readonly sentence: string | null
+}
+
+/** An MTU from the config is a person's word and stays; so does one that the interface leaves too little room for. */
+export function followMtu(
+  encapsulation: keyof typeof OVERHEAD_BYTES,
+  interfaceBytes: number,
+  configured: number | null,
+  { mtuBytes, hasIpv6 }: RunningOverlay,
+): MtuChange {
+  const { overlayBytes, how, warning } = chooseMtu(encapsulation, interfaceBytes, configured)
+  const stays = `the interface has an MTU of ${interfaceBytes} now, the overlay keeps ${mtuBytes}`
+  if (configured !== null) {
+    const danger = warning === null ? '' : `; ${warning}`
+    return { overlayBytes: mtuBytes, sentence: `${stays}: Backend.MTU ${configured} is fixed by the config${danger}` }
+  }
+  const least = smallestOverlayBytes(hasIpv6)
+  if (overlayBytes < least) {
+    return { overlayBytes: mtuBytes, sentence: `${stays}: ${how} is too little, at least ${least} are needed` }
+  }
+  if (overlayBytes === mtuBytes) return { overlayBytes, sentence: null }
+  const pods = 'new pods get it from subnet.env, those that are there keep theirs until they are made anew'
+  return { overlayBytes, sentence: `MTU of the overlay: ${how}, it was ${mtuBytes}; ${pods}` }
 }

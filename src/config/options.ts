@@ -151,7 +151,7 @@ function underlayWishes(values: FlagValues): UnderlayWishes {
 }
 
 /** `--public-ip`, `--iface-can-reach`. @throws FlanneletteError `usage` */
-export function parseHostAddress({ text, said }: SaidValue): number {
+function parseHostAddress({ text, said }: SaidValue): number {
   const address = parseIpv4(text)
   if (address === null || !isUnicast(address)) {
     throw new FlanneletteError('usage', `${said} is not the IPv4 address of a host`, {
@@ -161,8 +161,10 @@ export function parseHostAddress({ text, said }: SaidValue): number {
   return address
 }
 
-/** A pattern of Go's, as far as JavaScript has the same; `(?i)` in front is understood. @throws FlanneletteError `usage` */
-export function parsePattern({ text, said }: SaidValue): RegExp {
+/**
+ * A pattern of Go's, as far as JavaScript has the same; `(?i)` in front is understood. @throws FlanneletteError `usage`
+ */
+function parsePattern({ text, said }: SaidValue): RegExp {
   const [, flags, pattern] = /^(?:\(\?([is]+)\))?([\s\S]*)$/.exec(text)!
   try {
     return new RegExp(pattern!, flags)

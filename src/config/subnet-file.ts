@@ -96,8 +96,8 @@ export function parseSubnetFile(text: string): RememberedSubnet {
 }
 
 /**
- * Removes the file when it contradicts what is known; a wrong file gives pods addresses of another node. Returns whether
- * a file was removed.
+ * Removes the file when it contradicts what is known; a wrong file gives pods addresses of another node. Returns
+ * whether a file was removed.
  */
 export function removeStaleSubnetFile(path: string, known: KnownSubnets): boolean {
   const remembered = readSubnetFile(path)
@@ -119,7 +119,9 @@ function agrees(remembered: Prefix | null, known: Prefix | null | undefined): bo
   return samePrefix(remembered, known)
 }
 
-/** Values may be lists; entries that are no prefixes are skipped; anything but exactly one left over counts as unsaid. */
+/**
+ * Values may be lists; entries that are no prefixes are skipped; anything but exactly one left over counts as unsaid.
+ */
 function onlyPrefix<P extends Prefix>(value: string | undefined, parse: (text: string) => P | null): P | null {
   const prefixes = (value ?? '').split(',').flatMap((entry) => parse(entry.trim()) ?? [])
   return prefixes.length === 1 ? prefixes[0]! : null

@@ -1,5 +1,5 @@
-// Which subnets a network config gives out, by flannel's rules for both families: defaults, derived fields, and checks in
-// flannel's order. Inside, the addresses of either family are bigints, so that there is one set of rules.
+// Which subnets a network config gives out, by flannel's rules for both families: defaults, derived fields, and checks
+// in flannel's order. Inside, the addresses of either family are bigints, so that there is one set of rules.
 import {
   formatIpv4,
   formatIpv6,

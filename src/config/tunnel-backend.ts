@@ -6,9 +6,9 @@ import { SMALLEST_OVERLAY_BYTES } from './mtu.ts'
 import type { NetworkConfig } from './network-config.ts'
 
 /** flannel's (and Linux's) VXLAN port; IANA's 4789 is not the default. */
-export const DEFAULT_VXLAN_PORT = 8472
+const DEFAULT_VXLAN_PORT = 8472
 /** Port of flannel's plain UDP backend. */
-export const DEFAULT_UDP_PORT = 8285
+const DEFAULT_UDP_PORT = 8285
 
 /** Smallest underlay MTU that leaves enough for the overlay. */
 const SMALLEST_MTU_BYTES = SMALLEST_OVERLAY_BYTES + OVERHEAD_BYTES.vxlan

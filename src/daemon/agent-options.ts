@@ -1,6 +1,7 @@
 // What a node agent is made of. Everything that touches the machine comes in here, so that tests can stand in for it.
 import type { Clock } from '../clock.ts'
 import type { FirewallMode } from '../host/firewall/firewall.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import type { Dataplane, LocalVtep } from './dataplane.ts'
@@ -9,18 +10,6 @@ import type { UnderlayEyes } from './underlay-follower.ts'
 
 /** `degraded`: forwarding, but something needs attention (store away, lease unconfirmed, leases in conflict). */
 export type AgentState = 'starting' | 'ready' | 'degraded' | 'lost' | 'stopping'
-
-/** The underlay interface and how it was found. */
-export interface Underlay {
-  readonly name: string
-  readonly index: number
-  /** Unsigned 32-bit IPv4 address. */
-  readonly address: number
-  readonly mtuBytes: number
-  readonly how: string
-  /** What was asked for before and would not do, a sentence each. */
-  readonly passedOver: readonly string[]
-}
 
 /** Rules and routes on the host beside the dataplane's own. */
 export interface HostWork {
@@ -41,7 +30,7 @@ export interface AgentOptions {
   /** Numbers in [0, 1). */
   readonly random: () => number
   /** Chooses the underlay by what was asked for. @throws FlanneletteError `interface-unsuitable` */
-  readonly selectUnderlay: () => Promise<Underlay>
+  readonly selectUnderlay: () => Promise<UnderlayInterface>
   /** How changes of the underlay are noticed; absent: they are not followed. */
   readonly underlayEyes?: UnderlayEyes
   /** Makes the public address ours on this host. @throws FlanneletteError `device-busy` when another daemon has it */

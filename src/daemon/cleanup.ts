@@ -1,5 +1,5 @@
-// Taking flannelette off a host: everything that carries its tag or name, and nothing else. First all of it is found and
-// becomes a list of steps, which a person may read before anything happens; then the steps are taken.
+// Taking flannelette off a host: everything that carries its tag or name, and nothing else. First all of it is found
+// and becomes a list of steps, which a person may read before anything happens; then the steps are taken.
 import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
 import { formatAddress, type Prefix, samePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'

@@ -1,4 +1,5 @@
-// `flannelette run` as a process: the only place that names concrete stores and dataplanes, and that deals with signals.
+// `flannelette run` as a process: the only place that names concrete stores and dataplanes, and that deals with
+// signals.
 import { resolve } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
 import type { RunOptions } from '../config/options.ts'
@@ -24,7 +25,9 @@ import { WakeUp } from './wake-up.ts'
 /** A stop that takes longer is cut off, in milliseconds: a supervisor's patience is short. */
 const STOP_LIMIT_MS = 1500
 
-/** Runs a node until a signal or the loss of its lease. Resolves with the exit code. @throws FlanneletteError at start */
+/**
+ * Runs a node until a signal or the loss of its lease. Resolves with the exit code. @throws FlanneletteError at start
+ */
 export async function runDaemon(options: RunOptions): Promise<number> {
   const clock = systemClock()
   const log = createLog({

@@ -47,13 +47,20 @@ export interface Dataplane {
    * driver-unavailable, not-permitted
    */
   prepare(outline: VtepOutline): Promise<void>
-  /** Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command` */
+  /**
+   * Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command`
+   */
   start(local: LocalVtep): Promise<void>
   /**
-   * Goes on from another underlay address or interface, after `start`: device, address, routes and peers stay. Before it
-   * fails nothing has changed, or the next call puts it right. @throws FlanneletteError as `start`
+   * Goes on from another underlay address or interface, after `start`: device, address, routes and peers stay. Before
+   * it fails nothing has changed, or the next call puts it right. @throws FlanneletteError as `start`
    */
   moveUnderlay(local: LocalVtep): Promise<void>
+  /**
+   * Takes packets up to another `mtuBytes`, after `start`: all else stays, and packets under way are not lost. After a
+   * failure the next call puts it right. @throws FlanneletteError `host-command`
+   */
+  changeMtu(local: LocalVtep): Promise<void>
   /**
    * Forwards by these peers from now on; own lease and unusable ones are already left out. `peers` is the whole set.
    * Returns the generation of the table that results.

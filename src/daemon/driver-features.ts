@@ -1,9 +1,15 @@
 // What a driver asks of the kernel besides what its descriptors say, and what it does without.
+import { release } from 'node:os'
 import {
+  chooseUnderlayFeatures,
   type Feature,
   type FeatureName,
   isKernelAtLeast,
   lost,
+  type OpenTun,
+  type OpenUdpSocket,
+  receiveDatagramsOneByOne,
+  type UdpGsoMode,
   unwanted,
   type WorkerDriver,
   works,
@@ -16,6 +22,28 @@ const JOINED: readonly FeatureName[] = ['tun-gso-tcp4', 'tun-gso-tcp6', 'tun-gso
 export interface DriverWishes {
   readonly driver: WorkerDriver
   readonly tunOffload: boolean
+}
+
+/** Open descriptors, and the address that packets leave from. */
+export interface DriverEnds {
+  readonly tun: OpenTun
+  readonly receiving: readonly OpenUdpSocket[]
+  readonly underlayAddress: number
+}
+
+/** Finds out what the kernel takes off the driver's hands, and how many segments one send may carry. */
+export async function findFeatures(
+  wishes: DriverWishes & { readonly udpGso: UdpGsoMode },
+  { tun, receiving, underlayAddress }: DriverEnds,
+): Promise<{ readonly maxSegments: number; readonly features: readonly Feature[] }> {
+  const { driver, udpGso } = wishes
+  const ofDevice = [...readingFeatures(wishes, tun.features), ...joiningFeatures(wishes, release())]
+  if (driver === 'offload') {
+    const { maxSegments, features } = await chooseUnderlayFeatures(underlayAddress, receiving[0]!, udpGso)
+    return { maxSegments, features: [...ofDevice, ...features] }
+  }
+  if (!receivesTrains(driver)) for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
+  return { maxSegments: 1, features: [...ofDevice, ...socketFeatures(driver, receiving[0]!.receivesMerged)] }
 }
 
 /** Whether packets of each kind are joined for the TUN. `kernelRelease` as `uname -r` prints it. */

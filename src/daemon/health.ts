@@ -1,5 +1,5 @@
-// Whether this node is alive and whether it is ready, as checks with a sentence each: for probes, for status, for systemd.
-// A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
+// Whether this node is alive and whether it is ready, as checks with a sentence each: for probes, for status, for
+// systemd. A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
 import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from './dataplane.ts'

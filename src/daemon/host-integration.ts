@@ -1,5 +1,5 @@
-// What a node does on its host besides moving packets: firewall rules and the blackhole route, put there once the lease is
-// known and looked at again every few seconds, since other programs flush what they did not write.
+// What a node does on its host besides moving packets: firewall rules and the blackhole route, put there once the lease
+// is known and looked at again every few seconds, since other programs flush what they did not write.
 import type { Clock, Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import { keepBlackholeRoutes } from '../host/blackhole-route.ts'

@@ -1,6 +1,6 @@
-// One daemon on a host for each identity: the public address in a store. A second one (with a state directory of its own,
-// and another VNI or port, so that neither device nor port collide) would take the lease of the first without a word.
-// Another store is another network, and the same address in it another identity.
+// One daemon on a host for each identity: the public address in a store. A second one (with a state directory of its
+// own, and another VNI or port, so that neither device nor port collide) would take the lease of the first without a
+// word. Another store is another network, and the same address in it another identity.
 import { createHash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { formatIpv4 } from '../../dataplane/index.ts'

@@ -1,17 +1,18 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
-import { chooseMtu, SMALLEST_IPV6_OVERLAY_BYTES, SMALLEST_OVERLAY_BYTES } from '../config/mtu.ts'
+import { chooseMtu, smallestOverlayBytes } from '../config/mtu.ts'
 import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
 import { type KnownSubnets, readSubnetFile } from '../config/subnet-file.ts'
 import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
 import { ipv6HalfOf, type Lease, type LeaseAttributes } from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
-import type { AgentOptions, Underlay } from './agent-options.ts'
+import type { AgentOptions } from './agent-options.ts'
 import type { VtepOutline } from './dataplane.ts'
 import { withdrawStale } from './published-subnet.ts'
 import type { KeptLease } from './state-directory.ts'
@@ -20,7 +21,7 @@ export interface JoinedNetwork {
   readonly rawConfig: string
   readonly config: NetworkConfig
   readonly backend: TunnelBackend
-  readonly underlay: Underlay
+  readonly underlay: UnderlayInterface
   readonly lease: Lease
   readonly outline: VtepOutline
   /** The lease is new with this start, not one that was ours before. */
@@ -60,9 +61,9 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
 }
 
 /** @throws FlanneletteError `interface-unsuitable` when the underlay's MTU leaves no room */
-function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Underlay, log: Log): VtepOutline {
+function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: UnderlayInterface, log: Log): VtepOutline {
   const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
-  const least = config.ipv6 === null ? SMALLEST_OVERLAY_BYTES : SMALLEST_IPV6_OVERLAY_BYTES
+  const least = smallestOverlayBytes(config.ipv6 !== null)
   if (mtu.overlayBytes < least) {
     const message = `the underlay leaves too little for packets: ${mtu.how}, at least ${least} are needed`
     throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
@@ -177,7 +178,7 @@ export function randomMac(random: () => number): number {
   return octets.reduce((mac, octet) => mac * 256 + octet, 0)
 }
 
-async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
+async function chooseUnderlay(options: AgentOptions): Promise<UnderlayInterface> {
   const { publicIp, log } = options
   const underlay = await options.selectUnderlay()
   for (const sentence of underlay.passedOver) log.warn('underlay-passed-over', sentence)
@@ -188,8 +189,8 @@ async function chooseUnderlay(options: AgentOptions): Promise<Underlay> {
 }
 
 /**
- * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is away
- * is survived.
+ * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is
+ * away is survived.
  */
 async function readConfig(options: AgentOptions, kept: KeptLease | null, signal: AbortSignal) {
   const { store, clock, log } = options

@@ -1,7 +1,7 @@
-// The memory of everybody's leases, written behind the changes instead of with each: with ten thousand of them a writing
-// takes longer than the change. The first set of a life is on disk before the node forwards by it; what comes later follows
-// within REST_MS and the writing itself, the latest set only. A process that is killed in between leaves a set that was in
-// force a moment before, as if it had been killed then; docs/decisions/0022.
+// The memory of everybody's leases, written behind the changes instead of with each: with ten thousand of them a
+// writing takes longer than the change. The first set of a life is on disk before the node is ready; what comes later
+// follows within REST_MS and the writing itself, the latest set only. A process that is killed in between leaves a set
+// that was in force a moment before, as if it had been killed then; docs/decisions/0022.
 import type { Clock, Timer } from '../clock.ts'
 import type { Lease } from '../lease/lease.ts'
 

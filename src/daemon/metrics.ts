@@ -1,8 +1,10 @@
 // Prometheus' view of a node: names, units and labels are a promise (docs/operations.md). Nothing is counted here: each
-// scrape reads what dataplane, agent and store have counted. Loaded only by a daemon that is asked for metrics.
+// scrape reads what dataplane, agent and store have counted; what nobody counts is not there, rather than 0. Loaded
+// only by a daemon that is asked for metrics.
 import { Counter, type CounterConfiguration, Gauge, Registry } from 'prom-client'
-import { DROP_REASON_NAMES, DROP_REASONS, type DropReason, MESSAGE_SIZES } from '../../dataplane/index.ts'
+import { DROP_REASONS, type DropReason, MESSAGE_SIZES } from '../../dataplane/index.ts'
 import type { OperationCount } from '../store/metered-store.ts'
+import { dropCounts } from './drop-counts.ts'
 
 /** What a scrape needs to know. Times are seconds since 1970. */
 export interface MetricFacts {
@@ -16,7 +18,8 @@ export interface MetricFacts {
   readonly storeLastSuccess: number | null
   readonly storeOperations: readonly OperationCount[]
   readonly workerRestarts: readonly number[]
-  readonly lostTraceRecords: number
+  /** `null` where nothing can be traced. */
+  readonly lostTraceRecords: number | null
   /** By public IP, 0 for a peer that nothing came from yet; `null` leaves peers out. */
   readonly peersLastReceive: readonly (readonly [node: string, seconds: number])[] | null
 }
@@ -59,11 +62,11 @@ export class Metrics {
     this.#counter('packet_bytes_total', `Bytes of packets ${about}.`, labels, (facts) => sides(facts, 'bytes'))
     this.#counter('dropped_packets_total', 'Packets that were not passed on.', ['direction', 'reason'], drops)
     this.#counter('io_calls_total', 'System calls that moved packets.', ['call'], ({ counters }) =>
-      Object.entries(CALLS).map(([call, name]) => [counters[name] ?? 0, { call }]),
+      Object.entries(CALLS).flatMap(([call, name]) => counted(counters, name, { call })),
     )
-    this.#counter('socket_dropped_datagrams_total', "Datagrams lost by the socket's full queue.", [], (facts) => [
-      [facts.counters['inbound.lost.rx-queue-full'] ?? 0],
-    ])
+    this.#counter('socket_dropped_datagrams_total', "Datagrams lost by the socket's full queue.", [], ({ counters }) =>
+      counted(counters, 'inbound.lost.rx-queue-full'),
+    )
     this.#batches()
   }
 
@@ -99,16 +102,19 @@ export class Metrics {
     this.#counter('worker_restarts_total', 'Threads that died and were replaced.', ['worker'], ({ workerRestarts }) =>
       workerRestarts.map((times, worker) => [times, { worker: String(worker) }]),
     )
-    this.#counter('trace_lost_records_total', 'Recorded steps that a reader was too slow for.', [], (facts) => [
-      [facts.lostTraceRecords],
-    ])
+    this.#counter('trace_lost_records_total', 'Recorded steps that a reader was too slow for.', [], (facts) =>
+      facts.lostTraceRecords === null ? [] : [[facts.lostTraceRecords]],
+    )
   }
 
   /** prom-client's own histogram only observes; this one was counted elsewhere. */
   #batches(): void {
     const name = 'flannelette_batch_packets'
+    const help = 'Packets that were sent by one message.'
     const get = async () => {
       const { counters } = this.#facts
+      const packets = counters['outbound.messages.packets']
+      if (packets === undefined) return { name, help, type: 'histogram', values: [] }
       let count = 0
       const buckets = MESSAGE_SIZES.map((le) => {
         count += counters[`outbound.messages.up-to-${le}`] ?? 0
@@ -116,20 +122,22 @@ export class Metrics {
       })
       const rest = [
         { metricName: `${name}_bucket`, labels: { le: '+Inf' }, value: count },
-        { metricName: `${name}_sum`, labels: {}, value: counters['outbound.messages.packets'] ?? 0 },
+        { metricName: `${name}_sum`, labels: {}, value: packets },
         { metricName: `${name}_count`, labels: {}, value: count },
       ]
-      return { name, help: 'Packets that were sent by one message.', type: 'histogram', values: [...buckets, ...rest] }
+      return { name, help, type: 'histogram', values: [...buckets, ...rest] }
     }
     this.#registry.registerMetric({ name, get, reset: () => {} } as never)
   }
 
+  /** Without labels a metric is 0 after a reset; one of nothing to say shall not be there at all. */
   #counter(name: string, help: string, labelNames: string[], rows: (facts: MetricFacts) => Row[]): void {
     const facts = () => this.#facts
     const settings: CounterConfiguration<string> = {
       ...{ name: `flannelette_${name}`, help, labelNames, registers: [this.#registry] },
       collect() {
         this.reset()
+        if (labelNames.length === 0) this.remove()
         for (const [value, labels] of rows(facts())) this.inc(labels ?? {}, value)
       },
     }
@@ -142,7 +150,6 @@ export class Metrics {
       ...{ name: `flannelette_${name}`, help, labelNames, registers: [this.#registry] },
       collect() {
         this.reset()
-        // A gauge without labels is 0 after a reset; one of nothing to say is not there at all.
         if (labelNames.length === 0) this.remove()
         for (const [value, labels] of rows(facts())) this.set(labels ?? {}, value)
       },
@@ -151,31 +158,28 @@ export class Metrics {
 }
 
 function sides({ counters }: MetricFacts, unit: 'packets' | 'bytes'): Row[] {
-  const value = (name: string) => counters[name] ?? 0
   return [
-    [value(`outbound.${unit}.read`), { direction: 'outbound', side: 'overlay' }],
-    [value(`outbound.${unit}.passed`), { direction: 'outbound', side: 'underlay' }],
-    [value(`inbound.${unit}.read`), { direction: 'inbound', side: 'underlay' }],
-    [value(`inbound.${unit}.passed`), { direction: 'inbound', side: 'overlay' }],
+    ...counted(counters, `outbound.${unit}.read`, { direction: 'outbound', side: 'overlay' }),
+    ...counted(counters, `outbound.${unit}.passed`, { direction: 'outbound', side: 'underlay' }),
+    ...counted(counters, `inbound.${unit}.read`, { direction: 'inbound', side: 'underlay' }),
+    ...counted(counters, `inbound.${unit}.passed`, { direction: 'inbound', side: 'overlay' }),
   ]
 }
 
-/** Each reason of each direction in which it can be met, from the start. */
+/** The row of a counter, none where nobody counts it. */
+function counted(counters: MetricFacts['counters'], name: string, labels: Labels = {}): Row[] {
+  const value = counters[name]
+  return value === undefined ? [] : [[value, labels]]
+}
+
+/** Each reason in each direction in which it can be met, with 0 as well. */
 function drops({ counters }: MetricFacts): Row[] {
-  return (['outbound', 'inbound'] as const).flatMap((direction) =>
-    DROP_REASON_NAMES.map((reason): [number, Labels] => [
-      dropped(counters, direction, reason),
-      { direction, reason },
-    ]).filter(([value, { reason }]) => value > 0 || isMetIn(reason as DropReason, direction)),
-  )
+  return dropCounts(counters)
+    .filter(({ reason, direction, packets }) => packets > 0 || isMetIn(reason, direction))
+    .map(({ reason, direction, packets }) => [packets, { direction, reason }])
 }
 
-/** What the kernel lost before it was read is counted by the kernel. */
-function dropped(counters: MetricFacts['counters'], direction: string, reason: DropReason): number {
-  return (counters[`${direction}.dropped.${reason}`] ?? 0) + (counters[`${direction}.lost.${reason}`] ?? 0)
-}
-
-function isMetIn(reason: DropReason, direction: string): boolean {
-  const { where } = DROP_REASONS[reason]
+function isMetIn(reason: string, direction: string): boolean {
+  const where = DROP_REASONS[reason as DropReason]?.where ?? 'both'
   return where === 'both' || where === direction
 }

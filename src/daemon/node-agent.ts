@@ -12,17 +12,19 @@
 //   7. peers         from the first snapshot, or from the kept leases; rules and routes of the host meanwhile
 //   8. subnet.env    and Docker options made from it: now pods may come; `ready`
 // A start that fails after 5 gives back a lease that was new.
-// From then on the underlay is followed: when its address changes, sockets and lease go over to the new one.
+// From then on the underlay is followed: when its address changes, sockets and lease go over to the new one; when its
+// MTU changes, device, workers and subnet.env take the new one.
 // Each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
-import { chooseMtu } from '../config/mtu.ts'
+import { followMtu } from '../config/mtu.ts'
 import type { FlanneletteError } from '../errors.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
-import type { AgentOptions, AgentState, Underlay } from './agent-options.ts'
+import type { AgentOptions, AgentState } from './agent-options.ts'
 import { ConfigCheck } from './config-check.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
@@ -40,7 +42,7 @@ export class NodeAgent {
   #manager: LeaseManager | null = null
   #configCheck: ConfigCheck | null = null
   #follower: UnderlayFollower | null = null
-  /** The last move to another underlay address: nothing is stopped in the middle of it. */
+  /** The last move to another underlay address or MTU: nothing is stopped in the middle of it. */
   #moving: Promise<void> = Promise.resolve()
   #state: AgentState = 'starting'
   #storeWhy = ''
@@ -219,16 +221,16 @@ export class NodeAgent {
     store.publishReady().catch((error: unknown) => log.warn('ready-unpublished', String(error)))
   }
 
-  #follow({ underlay, backend }: JoinedNetwork): void {
+  #follow(joined: JoinedNetwork): void {
     const { underlayEyes: eyes, clock, log, publicIp, selectUnderlay } = this.#options
     if (eyes === undefined || this.#stopping.signal.aborted) return
+    const { underlay } = joined
     const onMtu = (mtuBytes: number) => {
-      const { how, overlayBytes } = chooseMtu(backend.encapsulation, mtuBytes, backend.mtuBytes)
-      if (overlayBytes === this.#local?.mtuBytes) return
-      log.warn('underlay-mtu-changed', `the MTU of the underlay has changed (${how}): restart to take it over`)
+      this.#moving = this.#changeMtu(mtuBytes, joined)
+      return this.#moving
     }
     const fixed = publicIp === underlay.address
-    const move = (to: Underlay) => {
+    const move = (to: UnderlayInterface) => {
       this.#moving = this.#moveUnderlay(to)
       return this.#moving
     }
@@ -237,7 +239,7 @@ export class NodeAgent {
   }
 
   /** Sockets first: peers that hear of the new address send to it at once. */
-  async #moveUnderlay(to: Underlay): Promise<void> {
+  async #moveUnderlay(to: UnderlayInterface): Promise<void> {
     const { dataplane, publicIp: fixed, claimIdentity } = this.#options
     const [local, manager] = [this.#local, this.#manager]
     if (local === null || manager === null || this.#stopping.signal.aborted) return
@@ -249,6 +251,24 @@ export class NodeAgent {
       this.#local = moved
     }
     await manager.rewrite({ ...manager.lease.attributes, publicIp })
+  }
+
+  /** Device and workers first: pods that are made meanwhile read of an MTU that is in force. */
+  async #changeMtu(underlayBytes: number, { backend, config }: JoinedNetwork): Promise<void> {
+    const { dataplane, log } = this.#options
+    const local = this.#local
+    if (local === null || this.#stopping.signal.aborted) return
+    const running = { mtuBytes: local.mtuBytes, hasIpv6: config.ipv6 !== null }
+    const { encapsulation, mtuBytes: configured } = backend
+    const { overlayBytes, sentence } = followMtu(encapsulation, underlayBytes, configured, running)
+    if (sentence === null) return
+    if (overlayBytes === local.mtuBytes) return log.warn('underlay-mtu-unfollowed', sentence)
+    const changed = { ...local, mtuBytes: overlayBytes }
+    await dataplane.changeMtu(changed)
+    this.#local = changed
+    if (this.#state === 'lost') return // and subnet.env with it
+    this.#publish(changed)
+    log.info('mtu-changed', sentence)
   }
 
   #end(state: AgentState): void {

@@ -1,5 +1,5 @@
-// Everything by which a running node is looked at: status.json, the local socket, probes and metrics over HTTP, systemd.
-// One place, so that all of them say the same; none of them touches what it looks at.
+// Everything by which a running node is looked at: status.json, the local socket, probes and metrics over HTTP,
+// systemd. One place, so that all of them say the same; none of them touches what it looks at.
 import { join } from 'node:path'
 import type { Clock, Timer } from '../clock.ts'
 import type { Endpoint, RunOptions } from '../config/options.ts'
@@ -126,7 +126,7 @@ export class Operations {
       storeLastSuccess: store.lastSuccessWallMs === null ? null : store.lastSuccessWallMs / 1000,
       storeOperations: store.operations,
       workerRestarts: dataplane.workerRestarts(),
-      lostTraceRecords: this.#api.lostSteps,
+      lostTraceRecords: dataplane.kind === 'kernel' ? null : this.#api.lostSteps,
       peersLastReceive:
         options.metricsPeers && dataplane.traffic() !== null
           ? status.peers.map(({ publicIp, traffic }) => [publicIp, seconds(traffic?.lastReceived)] as const)

@@ -1,10 +1,8 @@
 // The overlay device of the userspace dataplane: opened queue by queue, dressed with address, MTU and route, looked at.
 import { readFileSync } from 'node:fs'
-import { networkInterfaces } from 'node:os'
 import {
   closeDescriptor,
   errno,
-  formatIpv4,
   type OpenTun,
   openOverlayDevice,
   readDeviceMtu,
@@ -43,7 +41,9 @@ export async function openDevice(deviceName: string, wishes: DeviceWishes, log: 
   return opened
 }
 
-/** A device that a former run made with one queue cannot have several, nor the other way round: it is made anew then. */
+/**
+ * A device that a former run made with one queue cannot have several, nor the other way round: it is made anew then.
+ */
 async function openQueues(deviceName: string, wishes: DeviceWishes, log: Log): Promise<OpenTun[] | TunFailure> {
   const { workers, header, tunOffload } = wishes
   const opened = await openOverlayDevice(deviceName, workers, { header, offloads: tunOffload })
@@ -83,15 +83,6 @@ function leadsInto({ network, ipv6Network, ipv6Subnet, deviceName }: LocalVtep):
     hasIpv6Route(list('ipv6_route'), ipv6Network, deviceName) &&
     hasIpv6Address(list('if_inet6'), ipv6Subnet.address, deviceName)
   )
-}
-
-/** Only interfaces that are up are listed, and an address with a label under the label (`eth0:1`). */
-export function carriesAddress(interfaceName: string, address: number): boolean {
-  const text = formatIpv4(address)
-  return Object.entries(networkInterfaces()).some(([name, addresses = []]) => {
-    const same = name === interfaceName || name.startsWith(`${interfaceName}:`)
-    return same && addresses.some((info) => info.address === text)
-  })
 }
 
 /** Packets that the device's full queue has lost: before we could read them, so only the kernel knows (proc(5)). */

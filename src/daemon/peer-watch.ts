@@ -1,15 +1,15 @@
-// How it stands between this node and each peer, from what the dataplane counted: whether packets come and go, and above
-// all whether we send and nothing comes back, which no single counter shows. Looked at about once a second.
+// How it stands between this node and each peer, from what the dataplane counted: whether packets come and go, and
+// above all whether we send and nothing comes back, which no single counter shows. Looked at about once a second.
 import type { PeerTraffic } from '../../dataplane/index.ts'
 
 /**
- * `active`: something came lately. `sending`: something was sent lately, and an answer may yet come. `no-answer`: we go on
- * sending and nothing comes back. `idle`: nothing either way lately.
+ * `active`: something came lately. `sending`: something was sent lately, and an answer may yet come. `no-answer`: we go
+ * on sending and nothing comes back. `idle`: nothing either way lately.
  */
 export type PeerState = 'active' | 'sending' | 'no-answer' | 'idle'
 
 /** What is lately, milliseconds. */
-export const LATELY_MS = 30_000
+const LATELY_MS = 30_000
 /** How long packets must have gone unanswered before that is worth a word, milliseconds, and how many. */
 export const UNANSWERED_MS = 10_000
 export const UNANSWERED_PACKETS = 5

@@ -1,5 +1,6 @@
-// What the outside asks a node over HTTP: /healthz and /readyz as flannel answers them, and /metrics. Any method, status
-// codes for machines, checks in words for people: failed ones always, all with ?verbose, as JSON with ?format=json.
+// What the outside asks a node over HTTP: /healthz and /readyz as flannel answers them, and /metrics. Any method,
+// status codes for machines, checks in words for people: failed ones always, all with ?verbose, as JSON with
+// ?format=json.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Endpoint } from '../config/options.ts'

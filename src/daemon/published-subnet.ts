@@ -1,6 +1,6 @@
 // What a node publishes of its subnet for other programs of the host: subnet.env and, where asked for, the options of a
-// Docker daemon that are made from it. They change in one step: options of another subnet are never there beside it, and
-// subnet.env, which others wait for, comes last.
+// Docker daemon that are made from it. They change in one step: options of another subnet are never there beside it,
+// and subnet.env, which others wait for, comes last.
 import { readFileSync, rmSync } from 'node:fs'
 import { writeFileAtomically } from '../atomic-file.ts'
 import { dockerOptions } from '../config/docker-options.ts'

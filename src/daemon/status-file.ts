@@ -1,5 +1,6 @@
-// status.json in the state directory: what `flannelette lab status` and people with `jq` read. Rewritten when it changed,
-// looked at once a second. The shape is a promise: fields are added, never renamed, and `version` counts the breaks.
+// status.json in the state directory: what `flannelette lab status` and people with `jq` read. Rewritten when it
+// changed, looked at once a second. The shape is a promise: fields are added, never renamed, and `version` counts the
+// breaks.
 import {
   type FeatureName,
   formatAddress,
@@ -219,7 +220,10 @@ function nodeStatus(local: LocalVtep): DaemonStatus['node'] {
 }
 
 const monotonicMs = monotonicClock()
-/** From the dataplane's clock to the wall clock: the same until that one is set, so that a time does not look new each time. */
+/**
+ * From the dataplane's clock to the wall clock: the same until that one is set, so that a time does not look new each
+ * time.
+ */
 let wallOffsetMs = Number.NaN
 const CLOCK_STEP_MS = 1000
 

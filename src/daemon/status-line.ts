@@ -1,5 +1,5 @@
 // A node in one line, for `systemctl status`.
-import { DROP_REASON_NAMES } from '../../dataplane/index.ts'
+import { droppedPackets } from './drop-counts.ts'
 import type { DaemonStatus } from './status-file.ts'
 
 /** `ready: 10.244.1.0/24, 12 peers (1 does not answer), 40 packets dropped` */
@@ -13,13 +13,7 @@ export function statusLine(status: DaemonStatus): string {
   ]
   const known = `${peers.length} peers${doubts.length > 0 ? ` (${doubts.join(', ')})` : ''}`
   const away = store.reachable ? '' : `, store ${store.name} is away`
-  return `${state}: ${lease.subnet}, ${known}, ${droppedPackets(status.counters)} packets dropped${away}`
-}
-
-/** All packets that were not passed on, also those that the kernel lost before they were read. */
-export function droppedPackets(counters: Readonly<Record<string, number>>): number {
-  const names = (['outbound', 'inbound'] as const).flatMap((direction) =>
-    DROP_REASON_NAMES.flatMap((reason) => [`${direction}.dropped.${reason}`, `${direction}.lost.${reason}`]),
-  )
-  return names.reduce((sum, name) => sum + (counters[name] ?? 0), 0)
+  const dropped = droppedPackets(status)
+  const drops = dropped === null ? 'drops not counted' : `${dropped} packets dropped`
+  return `${state}: ${lease.subnet}, ${known}, ${drops}${away}`
 }

@@ -1,4 +1,5 @@
-// Where the status of a node comes from, for commands: its local socket while the daemon lives, else what it wrote last.
+// Where the status of a node comes from, for commands: its local socket while the daemon lives, else what it wrote
+// last.
 import { readFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'

@@ -1,13 +1,14 @@
-// Follows the underlay at run time. Whenever something on the host changes, and every ten seconds at the latest, the chosen
-// interface is looked at. As long as it carries its address there is nothing to do, even if the rule would choose another
-// one by now. Once the address is gone the choice is made again by the same rule; an answer that holds for five seconds is
-// where the node moves. An address that comes back within that time has cost nothing.
+// Follows the underlay at run time. Whenever something on the host changes, and every ten seconds at the latest, the
+// chosen interface is looked at. As long as it carries its address nothing moves, even if the rule would choose another
+// one by now. Once the address is gone the choice is made again by the same rule; an answer that holds for five seconds
+// is where the node moves. An address that comes back within that time has cost nothing.
+// Another MTU is told at once.
 import { formatIpv4 } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LinkInfo } from '../host/ip.ts'
+import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import type { Log } from '../log.ts'
-import type { Underlay } from './agent-options.ts'
 
 /** How long a new address must stay before a lease is written for it, milliseconds. */
 export const SETTLE_MS = 5000
@@ -28,29 +29,31 @@ export interface UnderlayEyes {
 export interface UnderlayFollowerOptions extends UnderlayEyes {
   readonly clock: Clock
   readonly log: Log
-  readonly select: () => Promise<Underlay>
+  readonly select: () => Promise<UnderlayInterface>
   /** The address that peers were told is the interface's own, and was fixed by a person: nothing may replace it. */
   readonly fixed: boolean
   /** Goes over to another address. @throws FlanneletteError when that is impossible for now */
-  readonly move: (to: Underlay) => Promise<void>
-  /** The interface has another MTU than at the start, in bytes. */
-  readonly onMtu: (mtuBytes: number) => void
+  readonly move: (to: UnderlayInterface) => Promise<void>
+  /** The interface has another MTU now, in bytes; tried again when it fails. */
+  readonly onMtu: (mtuBytes: number) => Promise<void>
 }
 
 export class UnderlayFollower {
   readonly #options: UnderlayFollowerOptions
-  #current: Underlay
+  #current: UnderlayInterface
   /** Where to move, and since when by the boot clock. */
-  #next: { readonly to: Underlay; readonly sinceMs: number } | null = null
+  #next: { readonly to: UnderlayInterface; readonly sinceMs: number } | null = null
   #mtuBytes: number
   #saidFixed = false
   #timer: Timer | null = null
   #bell: { stop(): void } | null = null
+  /** When somebody looked last, by the boot clock. */
+  #lookedMs = Number.NEGATIVE_INFINITY
   #looking = false
   #rung = false
   #stopped = false
 
-  constructor(current: Underlay, options: UnderlayFollowerOptions) {
+  constructor(current: UnderlayInterface, options: UnderlayFollowerOptions) {
     this.#current = current
     this.#mtuBytes = current.mtuBytes
     this.#options = options
@@ -68,9 +71,10 @@ export class UnderlayFollower {
   }
 
   #ring(): void {
-    if (this.#looking) this.#rung = true
-    else if (!this.#rung) this.#arm(REST_MS)
+    if (this.#rung) return
     this.#rung = true
+    const restMs = this.#lookedMs + REST_MS - this.#options.clock.bootMs()
+    if (!this.#looking) this.#arm(Math.max(restMs, 0))
   }
 
   #arm(delayMs: number): void {
@@ -82,6 +86,7 @@ export class UnderlayFollower {
   async #look(): Promise<void> {
     this.#looking = true
     this.#rung = false
+    this.#lookedMs = this.#options.clock.bootMs()
     let waitMs = LOOK_MS
     try {
       waitMs = await this.#followed()
@@ -100,7 +105,7 @@ export class UnderlayFollower {
     if (link !== null && carries(link, this.#current.address)) {
       this.#next = null
       this.#saidFixed = false
-      this.#compareMtu(link.mtu)
+      await this.#compareMtu(link.mtu)
       return LOOK_MS
     }
     const to = await this.#choice()
@@ -116,7 +121,7 @@ export class UnderlayFollower {
   }
 
   /** Where the rule leads now; `null` when nowhere else. */
-  async #choice(): Promise<Underlay | null> {
+  async #choice(): Promise<UnderlayInterface | null> {
     const { select, fixed, log } = this.#options
     if (fixed) {
       const address = formatIpv4(this.#current.address)
@@ -133,7 +138,7 @@ export class UnderlayFollower {
     }
   }
 
-  async #move(to: Underlay): Promise<void> {
+  async #move(to: UnderlayInterface): Promise<void> {
     if (this.#stopped) return
     const from = this.#current
     await this.#options.move(to)
@@ -141,17 +146,17 @@ export class UnderlayFollower {
     this.#next = null
     const [before, now] = [from, to].map(({ name, address }) => `${formatIpv4(address)} on ${name}`)
     this.#options.log.info('underlay-moved', `the underlay is ${now} now, it was ${before}`, { how: to.how })
-    this.#compareMtu(to.mtuBytes)
+    await this.#compareMtu(to.mtuBytes)
   }
 
-  #compareMtu(mtuBytes: number): void {
-    if (mtuBytes === this.#mtuBytes) return
+  async #compareMtu(mtuBytes: number): Promise<void> {
+    if (mtuBytes === this.#mtuBytes || this.#stopped) return
+    await this.#options.onMtu(mtuBytes)
     this.#mtuBytes = mtuBytes
-    this.#options.onMtu(mtuBytes)
   }
 }
 
-function samePlace(one: Underlay, other: Underlay): boolean {
+function samePlace(one: UnderlayInterface, other: UnderlayInterface): boolean {
   return one.name === other.name && one.address === other.address
 }
 

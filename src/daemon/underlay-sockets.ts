@@ -1,5 +1,5 @@
-// The sockets of the userspace dataplane: one that receives for each worker, all on the service port, and a few that send
-// from other ports.
+// The sockets of the userspace dataplane: one that receives for each worker, all on the service port, and a few that
+// send from other ports.
 import {
   closeDescriptor,
   errno,
@@ -34,7 +34,10 @@ export interface UnderlaySocketsWanted {
   readonly sourcePorts: number
 }
 
-/** Opens all of them, or none. @throws FlanneletteError port-busy, interface-unsuitable, driver-unavailable, not-permitted */
+/**
+ * Opens all of them, or none. @throws FlanneletteError port-busy, interface-unsuitable, driver-unavailable,
+ * not-permitted
+ */
 export async function openSockets(
   local: VtepOutline,
   wanted: UnderlaySocketsWanted,

@@ -1,8 +1,6 @@
 // The userspace dataplane as the daemon sees it: a TUN, a UDP socket and a worker between them. Everything that can be
 // refused is tried before anything is left behind.
-import { release } from 'node:os'
 import {
-  chooseUnderlayFeatures,
   type Feature,
   type FeatureName,
   formatIpv4,
@@ -11,44 +9,36 @@ import {
   type Offender,
   type OpenTun,
   type PeerTraffic,
-  type Prefix,
   type RecordedStep,
-  receiveDatagramsOneByOne,
-  type SourceCheckMode,
-  type UdpGsoMode,
   type WorkerDriver,
   WorkerGroup,
   type WorkerReport,
 } from '../../dataplane/index.ts'
+import type { RunOptions } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 import { requireNetworkAdmin } from '../host/capability.ts'
+import { carriesAddress } from '../host/carried-address.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
-import { joiningFeatures, readingFeatures, receivesTrains, socketFeatures } from './driver-features.ts'
+import { findFeatures } from './driver-features.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
-import { carriesAddress, closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
+import { closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
 import { RecentOffenders } from './recent-offenders.ts'
 import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './underlay-sockets.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
 
-export interface UserspaceOptions {
+export interface UserspaceOptions
+  extends Pick<
+    RunOptions,
+    'driver' | 'udpGso' | 'tunOffload' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
+  > {
   readonly log: Log
-  readonly driver: WorkerDriver
-  readonly udpGso: UdpGsoMode
-  /** Whether super-packets and open checksums may cross the device. */
-  readonly tunOffload: boolean
-  readonly sourceCheck: SourceCheckMode
-  readonly sourceAllow: readonly Prefix[]
-  /** Threads that move packets, each with a queue of the device. */
-  readonly workers: number
-  /** UDP ports that flows are spread over; 1 is the service port alone. */
-  readonly sourcePorts: number
   /** Workers stood still for so many milliseconds of CLOCK_MONOTONIC; whether they may go on. Absent: they may. */
   readonly onStandstill?: (standstillMs: number) => Promise<boolean>
 }
@@ -64,6 +54,8 @@ export class UserspaceDataplane implements Dataplane {
   #tuns: readonly OpenTun[] = []
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
+  /** Of the table in force, 0 before the first. */
+  #generation = 0
   /** What workers counted that are gone for good. */
   #counted: Readonly<Record<string, number>> = {}
   /** The books as they were closed. */
@@ -85,7 +77,9 @@ export class UserspaceDataplane implements Dataplane {
     this.#offenders = new RecentOffenders(options.log)
   }
 
-  /** Sockets and device are held from here on: a device made here goes with the process until `start` has dressed it. */
+  /**
+   * Sockets and device are held from here on: a device made here goes with the process until `start` has dressed it.
+   */
   async prepare(outline: VtepOutline): Promise<void> {
     requireNetworkAdmin(outline.deviceName)
     await refuseNetworkOverlap(outline)
@@ -114,7 +108,10 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async #startWorkers(local: LocalVtep, sockets: UnderlaySockets): Promise<{ maxSegments: number }> {
-    const { maxSegments, joins } = await this.#chooseFeatures(local, this.#tuns[0]!, sockets)
+    const ends = { tun: this.#tuns[0]!, receiving: sockets.receiving, underlayAddress: local.underlayAddress }
+    const { maxSegments, features } = await findFeatures(this.#options, ends)
+    this.#report.begin(features, this.#counted)
+    const joins = (name: FeatureName) => features.some((feature) => feature.name === name && feature.on)
     this.#workers = await WorkerGroup.start({
       driver: this.driver,
       queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, socketFd: sockets.receiving[index]!.fd })),
@@ -137,13 +134,17 @@ export class UserspaceDataplane implements Dataplane {
         mergeTcp: joins('tun-gso-tcp4'),
         mergeUdp: joins('tun-gso-udp'),
       },
+      // Workers made anew go on with the table of those before: it keeps its number.
+      generation: Math.max(this.#generation - 1, 0),
       onReport: (report) => this.#hear(report),
       onDeath: (error, delayMs) => this.#mourn(error, delayMs),
     })
     return { maxSegments }
   }
 
-  /** New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones. */
+  /**
+   * New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones.
+   */
   async moveUnderlay(local: LocalVtep): Promise<void> {
     if (this.#tuns.length === 0) throw new Error('the dataplane is not started')
     const opened = await openSockets(local, this.#options, this.#options.log)
@@ -159,6 +160,22 @@ export class UserspaceDataplane implements Dataplane {
     } catch (error) {
       await this.#closeSockets() // for the next call to open
       throw error
+    } finally {
+      this.#tendLater()
+    }
+  }
+
+  /** Packets of the former size still pass: a device grows after the workers, and shrinks before them. */
+  async changeMtu(local: LocalVtep): Promise<void> {
+    const [workers, before] = [this.#workers, this.#local]
+    if (workers === null || before === null) throw new Error('the dataplane is not started')
+    await this.#stopTending()
+    try {
+      if (local.mtuBytes > before.mtuBytes) await workers.setMtu(local.mtuBytes)
+      this.#local = local
+      await dress(local)
+      await workers.setMtu(local.mtuBytes)
+      this.#report.tryAgain(this.#workerCounters())
     } finally {
       this.#tendLater()
     }
@@ -190,22 +207,6 @@ export class UserspaceDataplane implements Dataplane {
     return total
   }
 
-  /** Finds out what the kernel takes off our hands, and says so. */
-  async #chooseFeatures(local: LocalVtep, tun: OpenTun, { receiving }: UnderlaySockets) {
-    const { driver, udpGso } = this.#options
-    const reading = readingFeatures(this.#options, tun.features)
-    const joining = joiningFeatures(this.#options, release())
-    const joins = (name: FeatureName) => joining.some((feature) => feature.name === name && feature.on)
-    if (driver !== 'offload') {
-      if (!receivesTrains(driver)) for (const { fd } of receiving) await receiveDatagramsOneByOne(fd)
-      this.#report.begin([...reading, ...joining, ...socketFeatures(driver, receiving[0]!.receivesMerged)])
-      return { maxSegments: 1, joins }
-    }
-    const { maxSegments, features } = await chooseUnderlayFeatures(local.underlayAddress, receiving[0]!, udpGso)
-    this.#report.begin([...reading, ...joining, ...features])
-    return { maxSegments, joins }
-  }
-
   #openDevice(deviceName: string): Promise<readonly OpenTun[]> {
     const { workers, tunOffload, log } = this.#options
     return openDevice(deviceName, { workers, header: this.driver !== 'plain', tunOffload }, log)
@@ -216,10 +217,11 @@ export class UserspaceDataplane implements Dataplane {
     return this.#sockets === null ? 'none' : entropyOf(this.#sockets)
   }
 
-  replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
+  async replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
     if (this.#workers === null || this.#local === null) throw new Error('the dataplane is not started')
     this.#peers = peers
-    return this.#workers.replaceTable(forwardingEntries(peers, this.#local))
+    this.#generation = await this.#workers.replaceTable(forwardingEntries(peers, this.#local))
+    return this.#generation
   }
 
   counters(): Readonly<Record<string, number>> {

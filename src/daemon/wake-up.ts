@@ -1,4 +1,5 @@
-// After a standstill: whether the node slept, and whether it may go on as before. Workers have stopped sending meanwhile.
+// After a standstill: whether the node slept, and whether it may go on as before. Workers have stopped sending
+// meanwhile.
 import { NAP_MS } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 
@@ -22,8 +23,8 @@ export class WakeUp {
   }
 
   /**
-   * A worker suspects that it slept; `standstillMs` is what CLOCK_MONOTONIC knows of. Resolves with whether it may go on.
-   * What several workers suspect at the same time is looked at once. A wall clock that was set is no sleep.
+   * A worker suspects that it slept; `standstillMs` is what CLOCK_MONOTONIC knows of. Resolves with whether it may go
+   * on. What several workers suspect at the same time is looked at once. A wall clock that was set is no sleep.
    */
   look(standstillMs: number): Promise<boolean> {
     this.#looking ??= this.#judge(standstillMs).finally(() => {

@@ -1,5 +1,5 @@
-// `doctor --bundle FILE.tar.gz`: everything that somebody else needs to look into a trouble, without secrets. Works with
-// a dead daemon: it packs what is there and says what is not.
+// `doctor --bundle FILE.tar.gz`: everything that somebody else needs to look into a trouble, without secrets. Works
+// with a dead daemon: it packs what is there and says what is not.
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
@@ -37,7 +37,9 @@ const SETTING_FILES = [
 const LOG_BYTES = 4 * 1024 * 1024
 const PROGRAM_MS = 10_000
 
-/** Packs it. Resolves with what is inside. @throws FlanneletteError `host-command` when the archive cannot be written */
+/**
+ * Packs it. Resolves with what is inside. @throws FlanneletteError `host-command` when the archive cannot be written
+ */
 export async function writeBundle(options: BundleOptions): Promise<BundledFile[]> {
   const directory = mkdtempSync(join(tmpdir(), 'flannelette-bundle-'))
   try {

@@ -1,8 +1,8 @@
 // What `flannelette doctor` has to say: findings, each with a severity, one sentence, a remedy and a place in the docs.
 
 /**
- * `ok`: looked at and fine. `note`: worth knowing, nothing to do. `unseen`: could not be looked at, and why. Quiet output
- * shows warnings and errors, and counts what was not seen.
+ * `ok`: looked at and fine. `note`: worth knowing, nothing to do. `unseen`: could not be looked at, and why. Quiet
+ * output shows warnings and errors, and counts what was not seen.
  */
 export type Severity = 'error' | 'warning' | 'note' | 'unseen' | 'ok'
 

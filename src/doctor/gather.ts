@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { API_SOCKET } from '../daemon/api-server.ts'
+import { droppedPackets } from '../daemon/drop-counts.ts'
 import { STATUS_FILE } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
@@ -90,19 +91,14 @@ export function wordsOf(pid: number): string[] {
 
 /** Only a daemon that has dropped something is worth the wait. */
 async function sampleAgain({ status, alive, stateDirectory }: NodeView): Promise<Facts['laterCounters']> {
-  const dropped = Object.entries(status?.counters ?? {}).some(([name, value]) => isLoss(name) && value > 0)
-  if (!alive || !dropped) return null
+  const dropped = status === null ? null : droppedPackets(status)
+  if (!alive || (dropped ?? 0) === 0) return null
   await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS))
   try {
     return JSON.parse(readFileSync(join(stateDirectory, STATUS_FILE), 'utf8')).counters ?? null
   } catch {
     return null
   }
-}
-
-/** Whether a counter counts packets that did not arrive. */
-export function isLoss(counter: string): boolean {
-  return counter.includes('.dropped.') || counter.includes('.lost.')
 }
 
 /** Both ways to filter packets; seen when at least one of them could be read. */

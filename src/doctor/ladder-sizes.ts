@@ -1,7 +1,7 @@
 // The rung of sizes: the largest packet that the tunnel and the underlay pass whole, set against what they should.
 import type { EchoOptions, EchoResult } from '../host/echo.ts'
-import type { LadderOptions, LadderPlace, Rung } from './ladder.ts'
 import { measure, type RulerResult, type SizeAnswer, SMALLEST_BYTES } from './mtu-ruler.ts'
+import type { LadderOptions, LadderPlace, Rung } from './rung.ts'
 
 export interface SizesTarget {
   readonly vtep: string

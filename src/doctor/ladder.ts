@@ -1,59 +1,13 @@
-// The way to a node, rung by rung: lease, underlay, VTEP, sizes, pod side. Each rung has a verdict of its own; the first
-// that fails is the one to look at. What is asked of the network comes in as tools, so that tests can stand in for it.
+// The way to a node, rung by rung: lease, underlay, VTEP, sizes, pod side. Each rung has a verdict of its own; the
+// first that fails is the one to look at. What is asked of the network comes in as tools, so that tests can stand in
+// for it.
 import { formatPrefix } from '../../dataplane/index.ts'
-import type { EchoOptions, EchoResult } from '../host/echo.ts'
-import type { UdpAnswer } from '../host/udp-refusal.ts'
+import type { EchoResult } from '../host/echo.ts'
+import { formatSpan } from '../time-span.ts'
 import { sizesRung } from './ladder-sizes.ts'
 import type { NodeView } from './node-view.ts'
+import type { LadderOptions, LadderPlace, Rung, RungName, Verdict } from './rung.ts'
 import { gatewayAddress, type Target, vtepAddress } from './target.ts'
-
-export type RungName = 'store' | 'underlay' | 'vtep' | 'sizes' | 'pod-side'
-
-/**
- * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it should.
- * `skipped`: a rung below failed.
- */
-export type Verdict = 'good' | 'bad' | 'unproven' | 'warning' | 'skipped'
-
-export interface Rung {
-  readonly name: RungName
-  readonly verdict: Verdict
-  readonly text: string
-  /** Average round trip in milliseconds, `null` where nothing was timed. */
-  readonly averageMs: number | null
-  /** What to type or look at next; `null` for a rung that holds. */
-  readonly next: string | null
-}
-
-/** What the ladder asks of the network. */
-export interface LadderTools {
-  echo(address: string, options: EchoOptions): Promise<EchoResult>
-  askUdpPort(address: string, port: number): Promise<UdpAnswer>
-  /** Wall clock, milliseconds since the epoch. */
-  now(): number
-}
-
-/** This end of the way. */
-export interface LadderPlace {
-  readonly underlayInterface: string
-  readonly underlayMtuBytes: number
-  readonly overlayDevice: string
-  readonly overlayMtuBytes: number
-  /** Between both, by the encapsulation. */
-  readonly overheadBytes: number
-  readonly port: number
-}
-
-export interface LadderOptions {
-  /** Echo requests a rung, at least 1. */
-  readonly count: number
-  /** `null` when nothing is known of this node's device: only the underlay can be asked then. */
-  readonly place: LadderPlace | null
-  readonly tools: LadderTools
-  readonly signal?: AbortSignal
-  /** Told of each rung as it is known. */
-  readonly onRung?: (rung: Rung) => void
-}
 
 /** Climbs until a rung fails that the others hang on. Rejects only when the tools themselves cannot work. */
 export async function climb(target: Target, view: NodeView, options: LadderOptions): Promise<Rung[]> {
@@ -112,9 +66,9 @@ function storeRung(target: Target, view: NodeView, now: number): Rung {
   if (target.kind === 'self') return rung('bad', `${what} is this node's own`, 'name another node')
   const left = lease.expiresAt === null ? null : Date.parse(lease.expiresAt) - now
   if (left !== null && left <= 0) {
-    return rung('bad', `${what} expired ${duration(-left)} ago`, `is the daemon on ${lease.publicIp} running?`)
+    return rung('bad', `${what} expired ${formatSpan(-left)} ago`, `is the daemon on ${lease.publicIp} running?`)
   }
-  const until = left === null ? 'never expires' : `for ${duration(left)} more`
+  const until = left === null ? 'never expires' : `for ${formatSpan(left)} more`
   if (view.status === null) return rung('warning', `${what}, as a former daemon kept it (${until})`, see)
   if (!view.alive) return rung('warning', `${what}, as of ${view.status.since}: the daemon does not run`, see)
   return rung('good', `${what}, ${until}`, null)
@@ -198,13 +152,4 @@ function lossVerdict({ sent, received }: EchoResult): Verdict {
 
 function lossAdvice(result: EchoResult, publicIp: string): string | null {
   return lossVerdict(result) === 'good' ? null : `packets are lost: ping -c 100 -i 0.05 ${publicIp}`
-}
-
-/** `23 h 57 m`, `4 m 10 s`, `12 s`. */
-export function duration(ms: number): string {
-  const seconds = Math.max(0, Math.round(ms / 1000))
-  if (seconds < 60) return `${seconds} s`
-  const minutes = Math.floor(seconds / 60)
-  if (minutes < 60) return `${minutes} m ${seconds % 60} s`
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} m`
 }

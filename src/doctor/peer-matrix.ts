@@ -4,8 +4,8 @@ import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { EchoOptions } from '../host/echo.ts'
 import { silenceAdvice } from './checks/daemon.ts'
 import { docsOf, error, type Finding, note, type Remark, warning } from './finding.ts'
-import type { LadderPlace, LadderTools } from './ladder.ts'
 import type { NodeView } from './node-view.ts'
+import type { LadderPlace, LadderTools } from './rung.ts'
 import { vtepAddress } from './target.ts'
 
 export interface PeerRow {

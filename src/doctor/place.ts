@@ -5,7 +5,7 @@ import type { DaemonStatus } from '../daemon/status-file.ts'
 import { echo } from '../host/echo.ts'
 import { readLink } from '../host/ip.ts'
 import { askUdpPort } from '../host/udp-refusal.ts'
-import type { LadderPlace, LadderTools } from './ladder.ts'
+import type { LadderPlace, LadderTools } from './rung.ts'
 
 /** How long a refusal of the UDP port may take, milliseconds. */
 const REFUSAL_WAIT_MS = 500

@@ -1,6 +1,6 @@
 // Takes secrets out of text before it leaves the host: values of flags, variables and config keys whose names speak of
-// secrets, credentials in URLs, bearer tokens, JSON web tokens and private keys. Paths of key files stay: they tell where
-// a key is, not what it is.
+// secrets, credentials in URLs, bearer tokens, JSON web tokens and private keys. Paths of key files stay: they tell
+// where a key is, not what it is.
 
 export const MASK = '‹masked›'
 
@@ -34,8 +34,8 @@ const SECRET_FLAG = new RegExp(`^--?${SECRET_NAME}$`, 'i')
 const SECRET_ASSIGNMENT = new RegExp(`^((?:--?)?${SECRET_NAME}=)`, 'i')
 
 /**
- * Words of a command line, or variables of an environment, as one line: word by word, so that no blank or quote inside a
- * secret ends it early.
+ * Words of a command line, or variables of an environment, as one line: word by word, so that no blank or quote inside
+ * a secret ends it early.
  */
 export function maskWords(words: readonly string[]): string {
   const masked = words.map((word, index) => {

@@ -9,13 +9,13 @@ import { kernelHasIpv6 } from './sysctl.ts'
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /**
- * Above every metric that others use: the bridge's own route to the same subnet must win whenever there is one, whichever
- * of the two came first (with equal metrics the older one wins).
+ * Above every metric that others use: the bridge's own route to the same subnet must win whenever there is one,
+ * whichever of the two came first (with equal metrics the older one wins).
  */
 const METRIC = 4_000_000
 
 /** Our blackhole routes of both families. @throws FlanneletteError `host-command` */
-export async function readBlackholeRoutes(where: InNamespace = {}): Promise<RouteInfo[]> {
+async function readBlackholeRoutes(where: InNamespace = {}): Promise<RouteInfo[]> {
   const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
   const lists = families.map((family) =>
     showJson<RouteInfo>('ip', [family, 'route', 'show', 'type', 'blackhole'], where),

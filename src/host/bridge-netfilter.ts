@@ -1,5 +1,5 @@
-// Whether the kernel shows packets between pods of one bridge to iptables (br_netfilter, bridge(8)): without it rules for
-// services do not see a pod that talks to a neighbour on its own node.
+// Whether the kernel shows packets between pods of one bridge to iptables (br_netfilter, bridge(8)): without it rules
+// for services do not see a pod that talks to a neighbour on its own node.
 import { existsSync } from 'node:fs'
 import type { Family } from './firewall/rules.ts'
 

@@ -1,4 +1,5 @@
-// Whether this process may change the network at all: known before anything is tried, so that nothing half-made is left.
+// Whether this process may change the network at all: known before anything is tried, so that nothing half-made is
+// left.
 import { readFileSync } from 'node:fs'
 import { FlanneletteError } from '../errors.ts'
 
@@ -6,8 +7,8 @@ import { FlanneletteError } from '../errors.ts'
 const CAP_NET_ADMIN = 12n
 
 /**
- * Whether programs that we start may change the network, by the text of /proc/self/status (proc_pid_status(5)): root's have
- * what we have, other users' only what is ambient. True where the text does not say.
+ * Whether programs that we start may change the network, by the text of /proc/self/status (proc_pid_status(5)): root's
+ * have what we have, other users' only what is ambient. True where the text does not say.
  */
 export function mayConfigureNetwork(status: string): boolean {
   const uid = /^Uid:\s+\d+\s+(\d+)/m.exec(status)?.[1]

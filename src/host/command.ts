@@ -44,7 +44,10 @@ export function isInstalled(program: string): boolean {
   return (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/${program}`))
 }
 
-/** The argument vector that runs `argv` in a namespace (`ip netns exec` replaces itself, so the process id is the program's). */
+/**
+ * The argument vector that runs `argv` in a namespace (`ip netns exec` replaces itself, so the process id is the
+ * program's).
+ */
 export function inNamespace(namespace: string | undefined, argv: readonly string[]): string[] {
   return namespace === undefined ? [...argv] : ['ip', 'netns', 'exec', namespace, ...argv]
 }

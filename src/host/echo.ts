@@ -28,7 +28,7 @@ export interface EchoResult {
 }
 
 /** IPv4 and ICMP headers without options. */
-export const ECHO_HEADER_BYTES = 28
+const ECHO_HEADER_BYTES = 28
 
 /** @throws FlanneletteError `host-command`, `not-permitted` when ping itself cannot work */
 export async function echo(address: string, options: EchoOptions, where: Pick<CommandOptions, 'namespace'> = {}) {

@@ -36,14 +36,17 @@ export function kernelTables(device: string, where: Pick<CommandOptions, 'namesp
   }
 }
 
-/** Column behind the colon of /proc/net/dev, proc_pid_net(5), and what it counts seen from the tunnel. */
+/**
+ * Column behind the colon of /proc/net/dev, proc_pid_net(5), and what it counts seen from the tunnel: what the device
+ * has received or sent has passed the kernel's VTEP. A super-packet counts as one.
+ */
 const DEVICE_COLUMNS = [
-  [0, 'inbound.bytes.read'],
-  [1, 'inbound.packets.read'],
+  [0, 'inbound.bytes.passed'],
+  [1, 'inbound.packets.passed'],
   [2, 'inbound.errors'],
   [3, 'inbound.dropped'],
-  [8, 'outbound.bytes.sent'],
-  [9, 'outbound.packets.sent'],
+  [8, 'outbound.bytes.passed'],
+  [9, 'outbound.packets.passed'],
   [10, 'outbound.errors'],
   [11, 'outbound.dropped'],
 ] as const

@@ -1,7 +1,7 @@
 // The dataplane that moves no packet itself: it makes the kernel's `flannel.<VNI>` and keeps neighbours, FDB and routes
 // as the leases say. Desired state is the whole set of peers; each pass compares it with what the kernel holds and runs
 // only the difference, so a repeated, late or interrupted pass does no harm. A peer whose commands fail stays pending
-// and is tried again with back-off; the others are programmed meanwhile.
+// and is tried again with back-off; the others are programmed meanwhile. A device that somebody takes away comes back.
 import { formatIpv4 } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { systemClock } from '../clock.ts'
@@ -10,6 +10,7 @@ import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { requireNetworkAdmin } from './capability.ts'
+import { carriesAddress } from './carried-address.ts'
 import { batchEach, type IpTool } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
@@ -34,6 +35,9 @@ export interface KernelVtepOptions {
   readonly tables?: KernelTables
 }
 
+/** How often the device is looked at, milliseconds: one that is lost, down or bare is mended then. */
+const TEND_MS = 1000
+
 const FIRST_RETRY_MS = 100
 const LONGEST_RETRY_MS = 30_000
 
@@ -53,13 +57,15 @@ export class KernelVtep implements Dataplane {
   readonly #log: Log
   readonly #clock: Clock
   #device = ''
+  #local: LocalVtep | null = null
   #tables: KernelTables | null
   #rows: readonly PeerRow[] = []
   #generation = 0
   /** Subnet → failed attempts in a row. */
   readonly #failures = new Map<string, number>()
   #retry: Timer | null = null
-  /** Passes never overlap: each waits for the one before. */
+  #tending: Timer | null = null
+  /** Work on device and tables never overlaps: each waits for the one before. */
   #tail: Promise<void> = Promise.resolve()
   #stopped = true
 
@@ -87,11 +93,17 @@ export class KernelVtep implements Dataplane {
       await ensureKernelDevice(local, udpChecksum, { namespace })
       this.#tables = kernelTables(local.deviceName, { namespace })
     }
+    this.#local = local
     this.#stopped = false
+    this.#tendLater()
   }
 
   /** The kernel changes the address of a device that is there; only where it does not, the device is made anew. */
-  async moveUnderlay(local: LocalVtep): Promise<void> {
+  moveUnderlay(local: LocalVtep): Promise<void> {
+    return this.#inTurn(() => this.#moveNow(local))
+  }
+
+  async #moveNow(local: LocalVtep): Promise<void> {
     const { namespace, udpChecksum = true } = this.#options
     const { deviceName, vni, underlayAddress, underlayInterface } = local
     const change = `link set dev ${deviceName} type vxlan id ${vni} local ${formatIpv4(underlayAddress)} dev ${underlayInterface}`
@@ -99,7 +111,16 @@ export class KernelVtep implements Dataplane {
     if (failures.length > 0)
       this.#log.debug('kernel-device-anew', `${deviceName} is made anew: ${failures[0]!.message}`)
     await ensureKernelDevice(local, udpChecksum, { namespace })
-    await this.#pass('underlay moved')
+    this.#local = local
+    await this.#reconcileOrRetry('underlay moved')
+  }
+
+  changeMtu(local: LocalVtep): Promise<void> {
+    const { namespace, udpChecksum = true } = this.#options
+    return this.#inTurn(async () => {
+      await ensureKernelDevice(local, udpChecksum, { namespace })
+      this.#local = local
+    })
   }
 
   async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
@@ -134,9 +155,24 @@ export class KernelVtep implements Dataplane {
     return []
   }
 
-  /** The kernel moves them, or a peer is pending. */
   impairment(): string | null {
-    return null
+    if (this.#lacks('overlay')) return 'the overlay device is gone, down or lacks its address'
+    return this.#lacks('underlay') ? 'the underlay address is gone' : null
+  }
+
+  /** Only this process's own namespace can be looked at without a program. */
+  get #looksAtDevice(): boolean {
+    return this.#options.namespace === undefined && this.#options.tables === undefined
+  }
+
+  /** False as well where there is nothing to look at: in another namespace, and before the start. */
+  #lacks(side: 'overlay' | 'underlay'): boolean {
+    const local = this.#local
+    if (local === null || !this.#looksAtDevice) return false
+    const { deviceName, overlayAddress, underlayInterface, underlayAddress } = local
+    return side === 'overlay'
+      ? !carriesAddress(deviceName, overlayAddress)
+      : !carriesAddress(underlayInterface, underlayAddress)
   }
 
   pendingPeers(): number {
@@ -148,6 +184,7 @@ export class KernelVtep implements Dataplane {
     this.#stopped = true
     this.#retry?.cancel()
     this.#retry = null
+    this.#tending?.cancel()
     await this.#tail
     if (mode === 'remove' && this.#options.tables === undefined) {
       const { namespace } = this.#options
@@ -156,9 +193,39 @@ export class KernelVtep implements Dataplane {
     }
   }
 
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const done = this.#tail.then(work)
+    this.#tail = done.catch(() => {})
+    return done
+  }
+
   #pass(cause: string): Promise<void> {
-    this.#tail = this.#tail.then(() => this.#reconcile(cause)).catch((error: Error) => this.#passFailed(error))
-    return this.#tail
+    return this.#inTurn(() => this.#reconcileOrRetry(cause))
+  }
+
+  #reconcileOrRetry(cause: string): Promise<void> {
+    return this.#reconcile(cause).catch((error: Error) => this.#passFailed(error))
+  }
+
+  #tendLater(): void {
+    if (this.#stopped || !this.#looksAtDevice) return
+    this.#tending = this.#clock.after(TEND_MS, () => {
+      void this.#inTurn(() => this.#tend()).then(() => this.#tendLater())
+    })
+  }
+
+  /** What a start would do to the device is done again; the kernel has taken its entries and routes away with it. */
+  async #tend(): Promise<void> {
+    const local = this.#local
+    if (local === null || this.#stopped || !this.#lacks('overlay')) return
+    try {
+      await ensureKernelDevice(local, this.#options.udpChecksum ?? true, {})
+      this.#log.warn('device-restored', `${this.#device} was changed by somebody else and is as it was again`)
+    } catch (error) {
+      this.#log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
+      return
+    }
+    await this.#reconcileOrRetry('device restored')
   }
 
   async #reconcile(cause: string): Promise<void> {
@@ -222,7 +289,9 @@ export class KernelVtep implements Dataplane {
   }
 }
 
-/** Runs one table's commands; a peer that failed in an earlier table is left out, so that its route never comes first. */
+/**
+ * Runs one table's commands; a peer that failed in an earlier table is left out, so that its route never comes first.
+ */
 async function program(
   tables: KernelTables,
   tool: IpTool,

@@ -1,5 +1,6 @@
 // The overlay device of the userspace dataplane as the kernel sees it: addresses, MTU and one route for each family
-// that leads the whole network into it. The TUN itself is made by dataplane/io; here it is found, judged, dressed and removed.
+// that leads the whole network into it. The TUN itself is made by dataplane/io; here it is found, judged, dressed and
+// removed.
 import {
   containsAddress,
   formatAddress,
@@ -69,8 +70,8 @@ export function judgeOverlayDevice(name: string, link: LinkInfo | null): Overlay
 /**
  * Gives the device alias, MTU, queue, and for each family an address of its own and the network route, and takes away
  * older addresses and routes of ours; does nothing that is done already, so a persistent device keeps serving pods
- * meanwhile. The routes are in place before this returns: strict reverse-path filters on the host then accept what comes
- * out of the tunnel.
+ * meanwhile. The routes are in place before this returns: strict reverse-path filters on the host then accept what
+ * comes out of the tunnel.
  * @throws FlanneletteError `host-command`, `not-permitted`
  */
 export async function configureOverlayLink(overlay: OverlayLink, where: InNamespace = {}): Promise<void> {
@@ -141,7 +142,7 @@ function planFamily({ name, link, routes, family, address, network }: FamilyPlan
 }
 
 /** Length of a prefix that is one address. */
-export function hostLength(family: AddressInfo['family']): number {
+function hostLength(family: AddressInfo['family']): number {
   return family === 'inet' ? 32 : 128
 }
 
@@ -154,7 +155,10 @@ function familyOf(route: RouteInfo): AddressInfo['family'] {
   return route.dst.includes(':') ? 'inet6' : 'inet'
 }
 
-/** Addresses that our routes into the device name as their source: of a former network, when the config has changed since. */
+/**
+ * Addresses that our routes into the device name as their source: of a former network, when the config has changed
+ * since.
+ */
 function formerAddresses(name: string, link: LinkInfo | null, ownRoutes: readonly RouteInfo[]): string[] {
   const sources = ownRoutes.filter((route) => route.dev === name).map((route) => route.prefsrc)
   const carried = (link?.addr_info ?? []).filter((info) => sources.includes(info.local))
@@ -185,8 +189,8 @@ export async function removeOverlayLink(name: string, where: InNamespace = {}): 
 }
 
 /**
- * Lets the device have IPv6 addresses also where new devices have none (container engines switch that off). Best effort:
- * where /proc/sys is read-only the address command tells what is wrong.
+ * Lets the device have IPv6 addresses also where new devices have none (container engines switch that off). Best
+ * effort: where /proc/sys is read-only the address command tells what is wrong.
  * @throws FlanneletteError `host-command` on a kernel without IPv6
  */
 export async function allowIpv6(name: string, where: InNamespace = {}): Promise<void> {
@@ -205,8 +209,9 @@ export async function quietRouterAdvertisements(name: string, where: InNamespace
 
 /**
  * The engine's ICMP answers bear this node's own overlay address, and the kernel drops what comes out of a device with
- * one of its own addresses as source unless told otherwise (accept_local in ip-sysctl.rst). Best effort: where /proc/sys
- * is read-only only these answers are lost, and the kernel gives most of them itself before the engine has to.
+ * one of its own addresses as source unless told otherwise (accept_local in ip-sysctl.rst). Best effort: where
+ * /proc/sys is read-only only these answers are lost, and the kernel gives most of them itself before the engine has
+ * to.
  */
 async function acceptOwnAnswers(name: string, where: InNamespace): Promise<void> {
   await writeSetting(`net/ipv4/conf/${name}/accept_local`, 1, where).catch(() => {})

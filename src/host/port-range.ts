@@ -1,4 +1,5 @@
-// The ports that this host gives to those who do not ask for a certain one: net.ipv4.ip_local_port_range (ip-sysctl.rst).
+// The ports that this host gives to those who do not ask for a certain one: net.ipv4.ip_local_port_range
+// (ip-sysctl.rst).
 import { readFileSync } from 'node:fs'
 
 /** What kernels have by default. */

@@ -1,5 +1,5 @@
-// The kernel's routes and IPv6 addresses as files of /proc/net list them (proc(5), net/ipv6/route.c, net/ipv6/addrconf.c of
-// Linux): no program is started for a look, so one may look often.
+// The kernel's routes and IPv6 addresses as files of /proc/net list them (proc(5), net/ipv6/route.c,
+// net/ipv6/addrconf.c of Linux): no program is started for a look, so one may look often.
 import { type Ipv4Prefix, type Ipv6Prefix, maskOf } from '../../dataplane/index.ts'
 
 /** Columns of a line of `route`. */

@@ -29,8 +29,8 @@ export interface UnderlayFacts {
 }
 
 /**
- * Chooses the underlay interface: the first that will do of `--iface`, `--iface-regex`, `--iface-can-reach`; with none of
- * them by the public address, else by the default route.
+ * Chooses the underlay interface: the first that will do of `--iface`, `--iface-regex`, `--iface-can-reach`; with none
+ * of them by the public address, else by the default route.
  * @throws FlanneletteError `interface-unsuitable` listing the candidates, `host-command`
  */
 export async function selectUnderlay(

@@ -1,4 +1,5 @@
-// Builds a planned lab, from bare namespaces to ready daemons and pods. Whoever calls it removes everything if it fails.
+// Builds a planned lab, from bare namespaces to ready daemons and pods. Whoever calls it removes everything if it
+// fails.
 
 import { readFileSync } from 'node:fs'
 import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/index.ts'
@@ -22,7 +23,9 @@ export interface UpContext {
   readonly owned?: boolean
 }
 
-/** Returns the state of the finished lab, which is on disk as well. @throws FlanneletteError `host-command`, `lab-state` */
+/**
+ * Returns the state of the finished lab, which is on disk as well. @throws FlanneletteError `host-command`, `lab-state`
+ */
 export async function buildLab(plan: LabPlan, initial: LabState, context: UpContext): Promise<LabState> {
   const progress = context.progress ?? (() => {})
   const { options } = initial

@@ -36,7 +36,7 @@ export function suggestSubnet(plan: LabPlan, host: HostPlan): void {
 }
 
 /** The daemon's command line. */
-export function daemonCommand(options: LabOptions, host: Pick<LabHost, 'name' | 'dataplane'>): string[] {
+function daemonCommand(options: LabOptions, host: Pick<LabHost, 'name' | 'dataplane'>): string[] {
   const files = hostFiles(options.name, host.name)
   const checksum = ['--udp-checksum', options.udpChecksum ? 'on' : 'off']
   return [

@@ -37,8 +37,8 @@ export interface IperfResult {
   readonly packets: number | null
   readonly lostPackets: number | null
   /**
-   * UDP only: how many of the lost ones the way did deliver, only to find the receiver's socket buffer full, because the
-   * receiving program did not get the processor in time.
+   * UDP only: how many of the lost ones the way did deliver, only to find the receiver's socket buffer full, because
+   * the receiving program did not get the processor in time.
    */
   readonly overflowedPackets: number | null
 }
@@ -49,7 +49,9 @@ const PORTS = 20
 const SERVER_START_MS = 5_000
 const BITRATE = /^\d+(\.\d+)?[kmgt]?$/i
 
-/** @throws FlanneletteError `usage` for an option out of range, `host-command` when a side fails, the signal's reason */
+/**
+ * @throws FlanneletteError `usage` for an option out of range, `host-command` when a side fails, the signal's reason
+ */
 export async function iperf(from: Endpoint, to: Endpoint, options: IperfOptions = {}): Promise<IperfResult> {
   checkOptions(options)
   const { port, end } = await startServerOnFreePort(to, options)
@@ -202,7 +204,10 @@ export function parseReport(output: string): IperfReport | null {
   }
 }
 
-/** The receiver's account. For UDP `sum` holds the receiver's losses beside the sender's rate, so the rate is cut by them. */
+/**
+ * The receiver's account. For UDP `sum` holds the receiver's losses beside the sender's rate, so the rate is cut by
+ * them.
+ */
 export function summarize(report: IperfReport, udp: boolean): Omit<IperfResult, 'from' | 'to' | 'overflowedPackets'> {
   const { sum, sum_sent: sent, sum_received: received } = report.end ?? {}
   if (!udp) {

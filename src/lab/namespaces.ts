@@ -5,7 +5,7 @@ import { belongsToLab, type LabPlan } from './plan.ts'
 import { endProcesses, identify } from './process-identity.ts'
 
 /** All namespaces of a plan. */
-export function plannedNamespaces(plan: LabPlan): string[] {
+function plannedNamespaces(plan: LabPlan): string[] {
   const members = [...plan.hosts, ...plan.pods].map((member) => member.namespace)
   return plan.switchNamespace === null ? members : [plan.switchNamespace, ...members]
 }
@@ -25,8 +25,8 @@ export async function existingNamespaces(lab: string): Promise<string[]> {
 }
 
 /**
- * Ends what runs in the namespaces and deletes them; devices and routes go with them. The kernel keeps a namespace alive
- * as long as a process is in it, so the processes come first.
+ * Ends what runs in the namespaces and deletes them; devices and routes go with them. The kernel keeps a namespace
+ * alive as long as a process is in it, so the processes come first.
  */
 export async function removeNamespaces(names: readonly string[]): Promise<void> {
   const inside = await Promise.all(names.map(processesIn))

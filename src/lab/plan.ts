@@ -89,7 +89,7 @@ export interface LabPlan {
 }
 
 /** Every namespace of a lab starts with this and the lab's name. */
-export const NAMESPACE_PREFIX = 'flannelette-'
+const NAMESPACE_PREFIX = 'flannelette-'
 export const UNDERLAY_PREFIX_LENGTH = 24
 const UNDERLAY_BASE = parseIpv4('192.168.56.10') ?? 0
 const NETWORK: Ipv4Prefix = { address: parseIpv4('10.244.0.0') ?? 0, length: 16 }
@@ -168,7 +168,7 @@ function usage(message: string, remedy: string): FlanneletteError {
   return new FlanneletteError('usage', message, { remedy })
 }
 
-export function namespaceOf(lab: string, member: string): string {
+function namespaceOf(lab: string, member: string): string {
   return `${NAMESPACE_PREFIX}${lab}-${member}`
 }
 

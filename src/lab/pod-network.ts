@@ -1,5 +1,5 @@
-// What a container engine would build from subnet.env: the bridge `cni0` with the first address of each subnet, and pods
-// on it, each a namespace with one interface and default routes.
+// What a container engine would build from subnet.env: the bridge `cni0` with the first address of each subnet, and
+// pods on it, each a namespace with one interface and default routes.
 
 import type { Ipv4Prefix, Ipv6Prefix } from '../../dataplane/index.ts'
 import { batch } from '../host/ip.ts'

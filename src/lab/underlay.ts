@@ -19,7 +19,7 @@ const NO_TUNNEL_OFFLOAD: Features = {
  * Features for the ends of a link; empty: as the kernel made them (super-packets pass untouched). `wire`: every packet
  * has MTU size and a software checksum. `uso`: UDP segmentation is left to the link, tunnels get no help from it.
  */
-export const LINK_FEATURES: Readonly<Record<UnderlayKind, Features>> = {
+const LINK_FEATURES: Readonly<Record<UnderlayKind, Features>> = {
   veth: {},
   wire: { tx: false, 'tx-udp-segmentation': false, ...NO_TUNNEL_OFFLOAD },
   uso: { tx: true, 'tx-udp-segmentation': true, ...NO_TUNNEL_OFFLOAD },

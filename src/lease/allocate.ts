@@ -46,8 +46,8 @@ export type SubnetChoice =
 
 /**
  * Own lease by public IP, else the previous subnet if nobody holds any of it, else a random free one; each family for
- * itself. `discard` are leases of ours that no longer fit the network config and must be deleted; a half of them that does
- * fit is taken again, as when the network gained or lost IPv6. `blocked` are subnets of either
+ * itself. `discard` are leases of ours that no longer fit the network config and must be deleted; a half of them that
+ * does fit is taken again, as when the network gained or lost IPv6. `blocked` are subnets of either
  * family that must not be given out although no readable lease holds them. `random` gives numbers in [0, 1).
  * @throws FlanneletteError `out-of-subnets` (retryable)
  */

@@ -19,7 +19,10 @@ export interface LeaseDiff {
   readonly removed: readonly Lease[]
 }
 
-/** Compares by IPv4 subnet over all attributes. `own`, when given, is left out on both sides. Results are in address order. */
+/**
+ * Compares by IPv4 subnet over all attributes. `own`, when given, is left out on both sides. Results are in address
+ * order.
+ */
 export function diffLeases(before: readonly Lease[], after: readonly Lease[], own: Ipv4Prefix | null): LeaseDiff {
   const [old, now] = [latestOfEach(before, own), latestOfEach(after, own)]
   const diff = { added: [] as Lease[], updated: [] as Lease[], removed: [] as Lease[] }
@@ -119,7 +122,7 @@ export function inAddressOrder(a: Lease, b: Lease): number {
 /** Lists that are known to be in address order; nobody changes a list of leases. */
 const inOrder = new WeakSet<readonly Lease[]>()
 
-/** In address order. What is in order already, as nearly always, is the answer itself: ten thousand are seldom sorted. */
+/** In address order. What is in order already, as nearly always, is the answer itself: ten thousand are not sorted. */
 export function sortedLeases(leases: readonly Lease[]): readonly Lease[] {
   if (inOrder.has(leases)) return leases
   const isSorted = leases.every((lease, index) => index === 0 || inAddressOrder(leases[index - 1]!, lease) <= 0)

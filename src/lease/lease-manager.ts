@@ -3,20 +3,20 @@
 // Theory of operation. Two activities share one lease and take turns on it (`#inTurn`), so that neither ever sees the
 // other's half-done work:
 //
-// 1. The keeper. A tick at most 30 s long compares deadlines with a clock that counts suspended time; no longer timer is
-//    trusted. At `granted lifetime − margin` it renews, and after a failure again at each tick, until it works: the
+// 1. The keeper. A tick at most 30 s long compares deadlines with a clock that counts suspended time; no longer timer
+//    is trusted. At `granted lifetime − margin` it renews, and after a failure again at each tick, until it works: the
 //    deadline comes from the lifetime that was granted and the boot clock, so steps of the wall clock do not move it. A
 //    tick that comes far too late means that the machine slept: then the own key is read again first. Each store call
 //    has a deadline of its own. The watch may hang forever without any effect on this.
-// 2. The watcher. Each snapshot is first searched for the own lease, then handed on. After an outage the own key is read
-//    before anything else.
+// 2. The watcher. Each snapshot is first searched for the own lease, then handed on. After an outage the own key is
+//    read before anything else.
 //
 // What the own key can look like, and what follows:
 //   as we wrote it              nothing
 //   gone                        put back by compare-and-swap (same subnet), or lost when somebody took it meanwhile
 //   another node's              lost
-//   ours, later revision        a write of ours whose answer never came, or a reservation made by an operator: taken over;
-//                               otherwise another host uses our address: lost
+//   ours, later revision        a write of ours whose answer never came, or a reservation made by an operator: taken
+//                               over; otherwise another host uses our address: lost
 //   ours, earlier revision      the store was restored from a copy: taken over
 // Lost is final: `onLost` runs once and the manager stops. A store that is away is no loss: the lease is `suspect` once
 // its lifetime is over, and forwarding goes on with what is known.
@@ -113,8 +113,8 @@ export class LeaseManager {
   }
 
   /**
-   * Writes the own lease with other attributes, by compare-and-swap. Resolves when they are in the store, or the lease is
-   * lost. @throws FlanneletteError `store-unreadable` and whatever else keeps them out: to be called again then
+   * Writes the own lease with other attributes, by compare-and-swap. Resolves when they are in the store, or the lease
+   * is lost. @throws FlanneletteError `store-unreadable` and whatever else keeps them out: to be called again then
    */
   rewrite(attributes: LeaseAttributes): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -131,8 +131,8 @@ export class LeaseManager {
   }
 
   /**
-   * Somebody noticed that the machine slept: the own key is read before anything else is done, and not at the next tick.
-   * Resolves with whether the lease is not lost; a store that does not answer takes nothing away.
+   * Somebody noticed that the machine slept: the own key is read before anything else is done, and not at the next
+   * tick. Resolves with whether the lease is not lost; a store that does not answer takes nothing away.
    */
   async wake(): Promise<boolean> {
     this.#lastTickBootMs = this.#options.clock.bootMs()

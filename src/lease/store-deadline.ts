@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 
 /** Milliseconds after which a store call counts as failed. With a tick of 30 s attempts stay at most 60 s apart. */
-export const STORE_DEADLINE_MS = 20_000
+const STORE_DEADLINE_MS = 20_000
 
 /** The call's result. @throws FlanneletteError `store-unreadable` (retryable) when the deadline passes first */
 export function withDeadline<T>(clock: Clock, call: Promise<T>, storeName: string): Promise<T> {

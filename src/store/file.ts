@@ -6,7 +6,8 @@
 //   DIR/revision         how many changes there were; the next one gets a higher number
 //   DIR/lock             flock(2) around every change
 //
-// A reader needs no lock: each file is replaced whole. A file without a second line is a reservation that never expires.
+// A reader needs no lock: each file is replaced whole. A file without a second line is a reservation that never
+// expires.
 import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { sweepTemporaryFiles, writeFileAtomically } from '../atomic-file.ts'
 import type { Clock } from '../clock.ts'

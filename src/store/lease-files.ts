@@ -68,8 +68,8 @@ export class LeaseFiles {
   }
 
   /**
-   * All leases, expired ones included; none when the directory is missing. `blocked` are the subnets of files whose name
-   * is a key and whose content is not a lease: somebody's, but whose? Throws what the file system says.
+   * All leases, expired ones included; none when the directory is missing. `blocked` are the subnets of files whose
+   * name is a key and whose content is not a lease: somebody's, but whose? Throws what the file system says.
    */
   read(): { leases: Lease[]; blocked: Prefix[] } {
     const now = new Map<string, KnownFile>()

@@ -37,15 +37,19 @@ export interface LeaseStore {
    */
   acquire(request: AcquireRequest): Promise<Lease>
   /**
-   * Writes the lease again with a fresh lifetime if nobody else wrote its key since (same revision), re-creates it if it
-   * is gone. Attributes are written as given, a new public IP included. @throws FlanneletteError `lease-conflict` when somebody else holds the key now, `store-unreadable`
+   * Writes the lease again with a fresh lifetime if nobody else wrote its key since (same revision), re-creates it if
+   * it is gone. Attributes are written as given, a new public IP included. @throws FlanneletteError `lease-conflict`
+   * when somebody else holds the key now, `store-unreadable`
    */
   renew(lease: Lease): Promise<Lease>
   /** Gives the lease back; not an error when it is already gone or somebody else's (then nothing is written). */
   release(lease: Lease): Promise<void>
   /** Own lease as the store has it now, `null` when the key is gone. Read first after every reconnect. */
   read(subnet: Ipv4Prefix): Promise<Lease | null>
-  /** First the present state, then one item per change (bursts may be merged). Ends when `signal` aborts. Survives outages. */
+  /**
+   * First the present state, then one item per change (bursts may be merged). Ends when `signal` aborts. Survives
+   * outages.
+   */
   watch(signal: AbortSignal): AsyncIterable<LeaseNews>
   /** Called once the node forwards (Kubernetes: node condition). */
   publishReady(): Promise<void>

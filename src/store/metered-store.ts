@@ -1,5 +1,5 @@
-// A lease store that is counted: how often each operation was asked for and how it went, and when the store last did its
-// work. In front of any store, for metrics.
+// A lease store that is counted: how often each operation was asked for and how it went, and when the store last did
+// its work. In front of any store, for metrics.
 import type { Ipv4Prefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import type { Lease } from '../lease/lease.ts'
@@ -31,7 +31,10 @@ export class MeteredStore implements LeaseStore {
     this.#clock = clock
   }
 
-  /** Every operation, also those that nobody asked for yet. A watch counts each state it brings, and each loss of contact. */
+  /**
+   * Every operation, also those that nobody asked for yet. A watch counts each state it brings, and each loss of
+   * contact.
+   */
   get operations(): readonly OperationCount[] {
     return [...this.#counts].map(([operation, count]) => ({ operation, ...count }))
   }

@@ -26,7 +26,7 @@ const outgoing = (bytes: number, n = 0): Uint8Array =>
   udpPacket({ source: HOST, destination: REMOTE, payload: countingBytes(bytes, n), identification: n + 1 })
 
 /** A datagram for the host's socket. */
-export const incoming = (payload: Uint8Array): Uint8Array =>
+const incoming = (payload: Uint8Array): Uint8Array =>
   udpPacket({ source: REMOTE, destination: HOST, destinationPort: HOST_PORT, payload })
 
 /** Writes bytes gathered from pieces of these sizes (all by default), copied to places apart from each other. */

@@ -1,4 +1,5 @@
-// What every underlay socket must do, UDP and stand-in alike. Each implementation runs this suite from its own test file.
+// What every underlay socket must do, UDP and stand-in alike. Each implementation runs this suite from its own test
+// file.
 import { beforeEach, describe, expect, test } from 'vitest'
 import { reasonForSendErrno } from '../../dataplane/io/errno.ts'
 import { ReceiveSlots } from '../../dataplane/io/receive-slots.ts'

@@ -1,4 +1,5 @@
-// ping and doctor where the short run has no time for it: paths that are cut or lose packets, limits, the other kind of host.
+// ping and doctor where the short run has no time for it: paths that are cut or lose packets, limits, the other kind of
+// host.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
 import { askInHost, verdictsOf } from '../support/ask-in-host.ts'

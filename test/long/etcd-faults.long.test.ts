@@ -1,5 +1,5 @@
-// What happens to etcd, to keys and to processes while daemons run: each fault has its state within its deadline, and costs
-// no peer. Meanwhile a ping every 10 ms between a daemon and a VTEP that it does not concern loses nothing.
+// What happens to etcd, to keys and to processes while daemons run: each fault has its state within its deadline, and
+// costs no peer. Meanwhile a ping every 10 ms between a daemon and a VTEP that it does not concern loses nothing.
 import { existsSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import type { Host, RunningDaemon } from '../support/daemon-under-test.ts'
@@ -122,7 +122,7 @@ async function stoppedPastItsLifetime(etcd: EtcdServer, daemon: RunningDaemon) {
   expect(subnetsOf(daemon)).toEqual(peers)
 }
 
-/** Killed right after a change, and started without its server: `degraded` within 5 s, with all peers but at most the last. */
+/** Killed right after a change, started without its server: `degraded` within 5 s, with all peers but at most the last. */
 async function killedAndStartedWithoutServer(etcd: EtcdServer, host: Host, daemon: RunningDaemon) {
   const peers = subnetsOf(daemon)
   const last = { 205: ['192.0.2.205', '02:00:00:00:00:81'] } as const

@@ -1,5 +1,5 @@
-// A peer that is sent to and says nothing, over a real underlay: status names it, with what to type next, and takes it back
-// when it answers.
+// A peer that is sent to and says nothing, over a real underlay: status names it, with what to type next, and takes it
+// back when it answers.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { expect, test } from 'vitest'
 import { mainProgram } from '../../src/lab/daemon-process.ts'

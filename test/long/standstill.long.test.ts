@@ -1,5 +1,5 @@
-// A daemon that stood still while its subnet may have gone to another node: it asks before it sends, and sends again as soon as
-// it knows, or has waited long enough.
+// A daemon that stood still while its subnet may have gone to another node: it asks before it sends, and sends again as
+// soon as it knows, or has waited long enough.
 import { expect, test } from 'vitest'
 import { LONGEST_PAUSE_MS, NAP_MS } from '../../dataplane/worker/nap-watch.ts'
 import { Capture } from '../support/capture.ts'

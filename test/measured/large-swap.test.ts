@@ -1,5 +1,5 @@
-// A hundred thousand leases in a store: while the main thread works through them and the table is swapped, again and again,
-// the worker forwards as if nothing was.
+// A hundred thousand leases in a store: while the main thread works through them and the table is swapped, again and
+// again, the worker forwards as if nothing was.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -20,7 +20,9 @@ import { ROOT } from '../support/source-tree.ts'
 
 const LEASES = 100_000
 const SWAPS = 8
-/** Longest time without a packet; the test fails at three times this. A swap that stopped the worker would take more. */
+/**
+ * Longest time without a packet; the test fails at three times this. A swap that stopped the worker would take more.
+ */
 const GAP_MS = 50
 
 /** /26 subnets of 11.0.0.0/8. */

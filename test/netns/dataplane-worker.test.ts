@@ -1,6 +1,6 @@
-// A dataplane worker on a TUN and a UDP socket of the kernel, in a thread of its own or (raw) on the main one: it forwards,
-// obeys at once, reports what is unwell, survives what strangers send, and ends when told to. Runs the built worker: a thread
-// cannot load sources.
+// A dataplane worker on a TUN and a UDP socket of the kernel, in a thread of its own or (raw) on the main one: it
+// forwards, obeys at once, reports what is unwell, survives what strangers send, and ends when told to. Runs the built
+// worker: a thread cannot load sources.
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { EBADFD } from '../../dataplane/io/errno.ts'
 import type { RecordedStep } from '../../dataplane/worker/messages.ts'
@@ -51,6 +51,21 @@ describe.each(['offload', 'dgram', 'raw'] as const)('a worker of the %s driver',
     expect(generations).toEqual([1, 2, 3])
     await host.write(outgoing)
     expect(await peer.readMany(1)).toEqual([vxlanFrame(outgoing, { destinationMac: 0x0a0000000077 })])
+  })
+
+  test('takes another MTU when told, after what the device took in before', async () => {
+    const { worker, host, peer } = await runningWorker(driver)
+    const refused = () => worker.counters.dropped('outbound', 'too-big').packets
+    await worker.replaceTable([entryFor(THERE)])
+    for (let round = 1; round <= 20; round++) {
+      await worker.setMtu(1450)
+      for (let n = 0; n < 5; n++) await host.write(outgoing)
+      await worker.setMtu(outgoing.length - 1)
+      expect(await peer.readMany(5)).toHaveLength(5)
+      expect(refused()).toBe(round - 1)
+      await host.write(outgoing)
+      await until(() => refused() === round)
+    }
   })
 
   test('is woken by what is said to it, not by its clock', async () => {

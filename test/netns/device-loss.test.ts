@@ -1,5 +1,5 @@
-// The overlay device is taken from a running daemon, set down, or robbed of its route: it comes back within seconds, pods go
-// on, and a device that cannot come back costs neither CPU nor log.
+// The overlay device is taken from a running daemon, set down, or robbed of its route: it comes back within seconds,
+// pods go on, and a device that cannot come back costs neither CPU nor log.
 import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'

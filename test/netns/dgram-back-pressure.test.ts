@@ -1,5 +1,5 @@
-// The dgram driver on a link that is slower than its pod: what does not fit waits in the device's queue, nothing that was
-// read is dropped, and whoever says something to the worker is heard meanwhile.
+// The dgram driver on a link that is slower than its pod: what does not fit waits in the device's queue, nothing that
+// was read is dropped, and whoever says something to the worker is heard meanwhile.
 import { expect, test } from 'vitest'
 import * as libc from '../../dataplane/io/linux/libc.ts'
 import { entryFor } from '../support/engine-pair.ts'

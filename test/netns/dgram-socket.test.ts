@@ -1,5 +1,5 @@
-// The dgram driver's socket on the real kernel, over the loopback of a namespace: the compliance suite, source ports, what
-// is under way, and failures that Node tells of later.
+// The dgram driver's socket on the real kernel, over the loopback of a namespace: the compliance suite, source ports,
+// what is under way, and failures that Node tells of later.
 import { setImmediate as immediate } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { EINPROGRESS } from '../../dataplane/io/errno.ts'

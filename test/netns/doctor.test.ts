@@ -6,7 +6,7 @@ import { run } from '../../src/host/command.ts'
 import { loadRuleset, replaceTable } from '../../src/host/nft.ts'
 import { hostFiles } from '../../src/lab/lab-state.ts'
 import { askInHost, verdictsOf } from '../support/ask-in-host.ts'
-import { killDaemon, labUnderTest } from '../support/lab-under-test.ts'
+import { eventually, killDaemon, labUnderTest } from '../support/lab-under-test.ts'
 
 const lab = labUnderTest({ name: 'ward', hosts: 3, pods: 1, kernel: ['host2'] })
 const ask = (host: string, ...words: string[]) => askInHost(lab(), host, ...words)
@@ -63,6 +63,8 @@ describe('doctor', () => {
     })
     await shell(`sysctl -qw net.ipv4.ip_forward=0; ip link set eth0 mtu 1400; ip route add 10.244.77.0/24 dev eth0
       nft 'add table inet test; add chain inet test forward { type filter hook forward priority 0; policy drop; }'`)
+    // The overlay has followed, and the bridge of the pods has not.
+    await eventually(() => expect(lab().host('host1').status?.node?.mtu).toBe(1350))
     const state = () => shell('ip address; ip route; ip neigh | wc -l; nft list ruleset; sysctl net.ipv4.conf')
     const before = await state()
     const { exitCode, json } = await ask('host1', 'doctor')

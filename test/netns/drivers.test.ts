@@ -1,5 +1,5 @@
-// The drivers besides the usual one in a network with kernel VXLAN hosts, and what a daemon says of its driver and of the
-// kernel's offloads.
+// The drivers besides the usual one in a network with kernel VXLAN hosts, and what a daemon says of its driver and of
+// the kernel's offloads.
 import { describe, expect, test } from 'vitest'
 import { startDaemon, twoHosts } from '../support/daemon-under-test.ts'
 import { DIRECTIONS, describeInterop } from '../support/interop.ts'

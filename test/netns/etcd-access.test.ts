@@ -1,5 +1,5 @@
-// How one gets at etcd, or does not: certificates, users, rights, wrong addresses. Each failure says what is wrong and what
-// to do, and no message holds a password.
+// How one gets at etcd, or does not: certificates, users, rights, wrong addresses. Each failure says what is wrong and
+// what to do, and no message holds a password.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,5 +1,6 @@
-// Daemons on a real etcd: they find each other and a plain kernel VTEP, what they write is what flannel would write, and
-// one that starts while etcd is away forwards all the same. Faults at more length: test/long/etcd-faults.long.test.ts.
+// Daemons on a real etcd: they find each other and a plain kernel VTEP, what they write is what flannel would write,
+// and one that starts while etcd is away forwards all the same. Faults at more length:
+// test/long/etcd-faults.long.test.ts.
 import { expect, test } from 'vitest'
 import {
   flannelValue,

@@ -1,5 +1,5 @@
-// No wait for etcd is without end: an endpoint that swallows everything costs seconds, and a signal ends a start at once,
-// whatever it waits for, with the host as `--on-exit` says.
+// No wait for etcd is without end: an endpoint that swallows everything costs seconds, and a signal ends a start at
+// once, whatever it waits for, with the host as `--on-exit` says.
 import { expect, test } from 'vitest'
 import { type Host, type RunningDaemon, traceOf } from '../support/daemon-under-test.ts'
 import { CONFIG, dropEtcd, flannelValue, PREFIX, startOnEtcd, stateOf, Underlay } from '../support/etcd-network.ts'

@@ -1,5 +1,5 @@
-// A real daemon as those see it who look after it: probes while it waits and when it is ready, metrics of real packets, the
-// status command on a living and a dead daemon, and what systemd is told from the start to the end.
+// A real daemon as those see it who look after it: probes while it waits and when it is ready, metrics of real packets,
+// the status command on a living and a dead daemon, and what systemd is told from the start to the end.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// The package as somebody else gets it: packed, installed into an empty prefix on a machine without compiler or network,
-// and run from there. Its dependencies come from this tree, where the lock file has put them.
+// The package as somebody else gets it: packed, installed into an empty prefix on a machine without compiler or
+// network, and run from there. Its dependencies come from this tree, where the lock file has put them.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'

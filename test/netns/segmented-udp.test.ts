@@ -1,5 +1,5 @@
-// Pods that send super-packets of UDP (UDP_SEGMENT, as QUIC does), and datagrams larger than the MTU: every byte arrives,
-// whichever dataplane is on either side.
+// Pods that send super-packets of UDP (UDP_SEGMENT, as QUIC does), and datagrams larger than the MTU: every byte
+// arrives, whichever dataplane is on either side.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { labUnderTest } from '../support/lab-under-test.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'

@@ -1,5 +1,5 @@
-// The TUN on the real kernel, in a namespace of its own: the compliance suite, opening, and which virtio-net headers the
-// kernel takes.
+// The TUN on the real kernel, in a namespace of its own: the compliance suite, opening, and which virtio-net headers
+// the kernel takes.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { HeaderlessDevice } from '../../dataplane/engine/headerless-device.ts'
 import { EBADFD, EBUSY, EINVAL } from '../../dataplane/io/errno.ts'

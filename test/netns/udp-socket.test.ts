@@ -1,5 +1,5 @@
-// The UDP socket on the real kernel, over the loopback of a namespace of its own: the compliance suite, opening, merging,
-// sizes beyond the MTU, and a queue that overflows.
+// The UDP socket on the real kernel, over the loopback of a namespace of its own: the compliance suite, opening,
+// merging, sizes beyond the MTU, and a queue that overflows.
 import { release } from 'node:os'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { EADDRINUSE, EADDRNOTAVAIL } from '../../dataplane/io/errno.ts'

@@ -1,5 +1,6 @@
-// What leaves a host for the underlay is what the kernel's VXLAN would have sent for the same packet of a pod: host1 sends
-// the same packets twice, once with our dataplane and once with the kernel's, and the frames on its wire are compared.
+// What leaves a host for the underlay is what the kernel's VXLAN would have sent for the same packet of a pod: host1
+// sends the same packets twice, once with our dataplane and once with the kernel's, and the frames on its wire are
+// compared.
 import { beforeAll, describe, expect, test } from 'vitest'
 import { describeLayers } from '../../dataplane/index.ts'
 import { hexOf } from '../../dataplane/wire/field.ts'

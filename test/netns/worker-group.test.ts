@@ -1,5 +1,5 @@
-// Two workers on one device and one port, each with a queue of its own: all of them forward, none of the flows changes its
-// worker once both sides have spoken, and its source port does not depend on who sends it.
+// Two workers on one device and one port, each with a queue of its own: all of them forward, none of the flows changes
+// its worker once both sides have spoken, and its source port does not depend on who sends it.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import * as libc from '../../dataplane/io/linux/libc.ts'
 import { openUdpSocket, UdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
@@ -54,7 +54,10 @@ class Sink {
   }
 }
 
-/** Two workers, the pod's socket of each flow, and a peer that sends each flow from a port of its own, as a kernel would. */
+/**
+ * Two workers, the pod's socket of each flow, and a peer that sends each flow from a port of its own, as a kernel
+ * would.
+ */
 async function twoWorkers() {
   const running = await runningWorkers(2, SOURCE_PORTS)
   const { namespace, group } = running

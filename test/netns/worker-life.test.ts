@@ -1,5 +1,5 @@
-// A worker whose thread dies of a JavaScript error in the middle of a packet: the next thread goes on with the same device,
-// socket, table and counters, and nobody waits for the dead one.
+// A worker whose thread dies of a JavaScript error in the middle of a packet: the next thread goes on with the same
+// device, socket, table and counters, and nobody waits for the dead one.
 import { beforeEach, describe, expect, test } from 'vitest'
 import { entryFor } from '../support/engine-pair.ts'
 import { countingBytes } from '../support/packets.ts'

@@ -1,5 +1,5 @@
-// `--workers N` and `--source-ports N` of a daemon: packets go through all of them, a persistent device of the other queue
-// mode is made anew and said so, and nobody else gets in.
+// `--workers N` and `--source-ports N` of a daemon: packets go through all of them, a persistent device of the other
+// queue mode is made anew and said so, and nobody else gets in.
 import { expect, test } from 'vitest'
 import { readLink } from '../../src/host/ip.ts'
 import { startDaemon, traceOf, twoHosts } from '../support/daemon-under-test.ts'

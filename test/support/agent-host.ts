@@ -1,10 +1,12 @@
-// A machine in memory on which one daemon after another can run: store, clock, log and files live on, the rest does not.
+// A machine in memory on which one daemon after another can run: store, clock, log and files live on, the rest does
+// not.
 import { existsSync, readFileSync } from 'node:fs'
 import { onTestFinished } from 'vitest'
 import { parseIpv4 } from '../../dataplane/wire/address.ts'
-import type { AgentOptions, Underlay } from '../../src/daemon/agent-options.ts'
+import type { AgentOptions } from '../../src/daemon/agent-options.ts'
 import { NodeAgent } from '../../src/daemon/node-agent.ts'
 import { StateDirectory } from '../../src/daemon/state-directory.ts'
+import type { UnderlayInterface } from '../../src/host/underlay-interface.ts'
 import { MemoryLeases } from '../../src/store/memory.ts'
 import { FakeDataplane } from './fake-dataplane.ts'
 import { FakeHostWork } from './fake-host-work.ts'
@@ -14,7 +16,7 @@ import { temporaryDirectory } from './temporary-directory.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
 export const CONFIG = '{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}'
-export const ETH0: Underlay = {
+export const ETH0: UnderlayInterface = {
   name: 'eth0',
   index: 2,
   address: parseIpv4('192.0.2.1')!,

@@ -1,5 +1,5 @@
-// The slow, obvious twin of the kernel that counts how many frames of a train are alike: each frame is made to look like the
-// one before it, by what may differ, and compared byte by byte.
+// The slow, obvious twin of the kernel that counts how many frames of a train are alike: each frame is made to look
+// like the one before it, by what may differ, and compared byte by byte.
 import type { CountAlike, PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import { fold, sumPseudoHeader, sumPseudoHeader6, sumWords } from '../../dataplane/wire/internet-checksum.ts'
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'

@@ -1,5 +1,6 @@
-// A pod and its far node in one process, outside the one under test: a datagram every millisecond into the TUN, and how they
-// come out on the underlay. Arguments: pod, far pod, far node, port. Ends with its input; prints sent, lost, longest gap in ms.
+// A pod and its far node in one process, outside the one under test: a datagram every millisecond into the TUN, and how
+// they come out on the underlay. Arguments: pod, far pod, far node, port. Ends with its input; prints sent, lost,
+// longest gap in ms.
 import { createSocket } from 'node:dgram'
 
 const [pod, farPod, farNode, port] = process.argv.slice(2)

@@ -1,4 +1,5 @@
-// What may be said against a write into a TUN, and against a frame sent to node B: for tests that feed an engine anything.
+// What may be said against a write into a TUN, and against a frame sent to node B: for tests that feed an engine
+// anything.
 import * as ethernet from '../../dataplane/wire/ethernet.ts'
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'
 import * as ipv6 from '../../dataplane/wire/ipv6.ts'
@@ -40,8 +41,8 @@ export function complaintAboutWrite({ vnet, packet }: Written): string | null {
 }
 
 /**
- * Null for a whole packet as plain UDP carries it, or for a VXLAN frame from A's VTEP to B's around one of the family that
- * its EtherType names. An IPv4 header checksum that came out of the TUN wrong leaves as it is.
+ * Null for a whole packet as plain UDP carries it, or for a VXLAN frame from A's VTEP to B's around one of the family
+ * that its EtherType names. An IPv4 header checksum that came out of the TUN wrong leaves as it is.
  */
 export function complaintAboutSent(frame: Uint8Array, encapsulation: EncapsulationName): string | null {
   if (encapsulation === 'udp') return complaintAboutInner(frame)

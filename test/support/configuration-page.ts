@@ -101,7 +101,7 @@ start, which waits for it; a mistake is reported with its place.
 | \`Backend.Type\` | required in \`Backend\`; without \`Backend\` it is \`udp\`, as flannel has it | this version runs \`vxlan\` and \`udp\` (IPv4 inside plain UDP; of the keys below it has \`Port\` only) |
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
 | \`Backend.Port\` | 8472; \`udp\`: 8285 | UDP port, equal on all nodes |
-| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less |
+| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less. The interface's is followed while the daemon runs; one that is given here is not |
 | \`Backend.IPv6OverIPv4\` | false | our own key: IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
 | \`Backend.GBP\` | false | true is refused: packets with a policy mark would be lost |
 | \`Backend.Learning\`, \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
@@ -127,7 +127,7 @@ Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subne
 
 | file | what |
 |---|---|
-| \`/run/flannel/subnet.env\` (\`--subnet-file\`) | \`FLANNEL_NETWORK\`, \`FLANNEL_SUBNET\`, \`FLANNEL_MTU\`, \`FLANNEL_IPMASQ\`, with IPv6 also \`FLANNEL_IPV6_NETWORK\` and \`FLANNEL_IPV6_SUBNET\`: for CNI plugins and container engines. Written when the node forwards; one that tells of another subnet is removed first |
+| \`/run/flannel/subnet.env\` (\`--subnet-file\`) | \`FLANNEL_NETWORK\`, \`FLANNEL_SUBNET\`, \`FLANNEL_MTU\`, \`FLANNEL_IPMASQ\`, with IPv6 also \`FLANNEL_IPV6_NETWORK\` and \`FLANNEL_IPV6_SUBNET\`: for CNI plugins and container engines. Written when the node forwards, and again when the MTU changes; one that tells of another subnet is removed first |
 | \`/var/lib/flannelette/\` (\`--state-dir\`) | MAC of the VTEP, own lease, last peers; \`status.json\`, rewritten when it changes; \`api.sock\`, the [local socket](operations.md#local-socket) |
 | \`PREFIX/config\`, \`PREFIX/subnets/KEY\` in etcd | network config and leases, byte for byte as flannel writes them; a lease hangs on an etcd lease of 24 h, one without such is a reservation, which never expires |
 | \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |

@@ -130,8 +130,8 @@ export function startDaemon(host: Host, more: readonly string[] = []): RunningDa
 }
 
 /**
- * What a host shows of a daemon: devices, addresses, IPv4 routes, its subnet.env. Without operational states: a device that was
- * just made does not know its own yet.
+ * What a host shows of a daemon: devices, addresses, IPv4 routes, its subnet.env. Without operational states: a device
+ * that was just made does not know its own yet.
  */
 export function traceOf(host: Host): {
   links: string[]

@@ -9,7 +9,10 @@ const SOCK_DGRAM = 2
 const SOCK_NONBLOCK = 0x800
 const ROOM_BYTES = 4096
 
-/** Listens on a path, or on an abstract name behind an `@`, until the test is over. Gives what has come since the last call. */
+/**
+ * Listens on a path, or on an abstract name behind an `@`, until the test is over. Gives what has come since the last
+ * call.
+ */
 export function datagramReceiver(path: string): () => string[] {
   const fd = libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0)
   const bound = libc.bind(fd, unixAddress(path)!)

@@ -13,7 +13,7 @@ const WHERE_IN_WORDS = {
 /** Where packets are counted: what the kernel lost in front of the engine is counted by the daemon's dataplane. */
 const COUNTS_PACKETS = /^dataplane\/|^src\/daemon\/userspace-dataplane\.ts$/
 
-export const DROP_SECTION = { begin: '<!-- drop reasons: begin -->', end: '<!-- drop reasons: end -->' } as const
+const DROP_SECTION = { begin: '<!-- drop reasons: begin -->', end: '<!-- drop reasons: end -->' } as const
 
 /** The part of docs/troubleshooting.md that lists every drop reason, from the table in the code. */
 export function dropReasonSection(reasons: Readonly<Record<string, { where: string; about: string }>>): string {
@@ -40,7 +40,10 @@ export function errorCodes(text: string): string[] {
   return [...(union ?? '').matchAll(/'([\w-]+)'/g)].map((match) => match[1] ?? '')
 }
 
-/** Drop reasons that no line ever names, other than their table: neither the engine nor whoever counts the kernel's losses. */
+/**
+ * Drop reasons that no line ever names, other than their table: neither the engine nor whoever counts the kernel's
+ * losses.
+ */
 export function unusedDropReasons(names: readonly string[], files: readonly SourceFile[]): string[] {
   const code = files.filter(({ path }) => COUNTS_PACKETS.test(path) && path !== 'dataplane/drop-reason.ts')
   return names.filter((name) => !code.some(({ text }) => text.includes(`'${name}'`) || text.includes(`.${name}'`)))

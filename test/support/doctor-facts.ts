@@ -60,7 +60,7 @@ export function status(more: Partial<DaemonStatus> = {}): DaemonStatus {
     leftOut: [],
     conflicts: [],
     offenders: [],
-    counters: { 'outbound.packets.sent': 500, 'inbound.packets.read': 400 },
+    counters: { 'outbound.packets.passed': 500, 'inbound.packets.passed': 400, 'inbound.dropped.vni-unknown': 0 },
     ...more,
   } as DaemonStatus
 }

@@ -1,6 +1,6 @@
-// Two nodes in memory, as the fixture of most engine tests: node A holds 10.244.1.0/24 and fd00:10:244:1::/64 at 192.0.2.1,
-// node B 10.244.2.0/24 and fd00:10:244:2::/64 at 192.0.2.2. VXLAN with VNI 1 on port 8472, or plain UDP on 8285. What
-// either writes into its TUN is kept.
+// Two nodes in memory, as the fixture of most engine tests: node A holds 10.244.1.0/24 and fd00:10:244:1::/64 at
+// 192.0.2.1, node B 10.244.2.0/24 and fd00:10:244:2::/64 at 192.0.2.2. VXLAN with VNI 1 on port 8472, or plain UDP on
+// 8285. What either writes into its TUN is kept.
 import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
 import { UdpEncapsulation } from '../../dataplane/encap/udp.ts'
 import { VxlanEncapsulation } from '../../dataplane/encap/vxlan.ts'
@@ -17,7 +17,6 @@ import type { Step } from '../../dataplane/step.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
 import * as virtioNet from '../../dataplane/wire/virtio-net.ts'
 import { ip, ip6 } from './packets.ts'
-import { transportOf } from './transport-of.ts'
 
 export type EncapsulationName = keyof typeof OVERHEAD_BYTES
 
@@ -190,9 +189,4 @@ export function toWritten(bytes: Uint8Array): Written {
 /** Whether a write is a packet as it stands, behind an all-zero header. */
 export function isPlain({ vnet }: Written): boolean {
   return Object.values(vnet).every((value) => value === 0)
-}
-
-/** Total length that the packet's own header says. */
-export function totalLengthOf(packet: Uint8Array): number {
-  return transportOf(packet).length
 }

@@ -1,5 +1,5 @@
-// Errors that drivers on an event loop meet: of the sleep on another thread, and of what Node's sockets are made from and do
-// not tell. Calls are scripted, Node's sockets played.
+// Errors that drivers on an event loop meet: of the sleep on another thread, and of what Node's sockets are made from
+// and do not tell. Calls are scripted, Node's sockets played.
 import { EventEmitter } from 'node:events'
 import { expect, vi } from 'vitest'
 import { Counters } from '../../dataplane/engine/counters.ts'

@@ -1,5 +1,5 @@
-// Errors of the calls that move packets: what is tried again, what is sent singly, and the reason under which the rest is
-// counted. Orders of segmented sends and several ports: refused-segments.test.ts, udp-socket.test.ts.
+// Errors of the calls that move packets: what is tried again, what is sent singly, and the reason under which the rest
+// is counted. Orders of segmented sends and several ports: refused-segments.test.ts, udp-socket.test.ts.
 import { expect } from 'vitest'
 import { Counters } from '../../dataplane/engine/counters.ts'
 import { GsoTrust } from '../../dataplane/engine/gso-trust.ts'
@@ -39,7 +39,9 @@ function write(): Counters {
   return counters
 }
 
-/** Sends so many messages of so many frames from a fresh socket, which has these results; what was counted must balance. */
+/**
+ * Sends so many messages of so many frames from a fresh socket, which has these results; what was counted must balance.
+ */
 function send(messages: number, frames: number, ...results: number[]) {
   const counters = new Counters()
   const batch = new SendBatch(memory, 63)

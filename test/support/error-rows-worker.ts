@@ -31,8 +31,8 @@ interface Life {
 }
 
 /**
- * Lets a worker live through these sleeps; after them it is told to stop, the bell rung or not. `answer` gives what other
- * calls give.
+ * Lets a worker live through these sleeps; after them it is told to stop, the bell rung or not. `answer` gives what
+ * other calls give.
  */
 async function live(
   wakings: readonly Waking[],

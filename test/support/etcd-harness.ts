@@ -1,5 +1,5 @@
-// A real etcd under the rules of lease stores: its time is the virtual clock's, its network a wire that can be cut. What
-// etcd itself would do when time passes, ending leases, is done here by revoking them.
+// A real etcd under the rules of lease stores: its time is the virtual clock's, its network a wire that can be cut.
+// What etcd itself would do when time passes, ending leases, is done here by revoking them.
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { EtcdOptions } from '../../src/config/etcd-options.ts'
 import type { Log } from '../../src/log.ts'

@@ -163,7 +163,7 @@ export class SteadyPing {
     onTestFinished(() => void this.#child.kill('SIGKILL'))
   }
 
-  /** Answers come in the order of the questions: what is behind the last one is under way, what is missing before it is lost. */
+  /** Answers come in the order of the questions: behind the last one they are under way, what is missing before is lost. */
   async end(): Promise<{ sent: number; lost: number }> {
     const closed = once(this.#child, 'close')
     this.#child.kill('SIGINT')

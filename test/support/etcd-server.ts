@@ -1,5 +1,5 @@
-// A real etcd for tests: one member or several, on loopback or in network namespaces, with TLS and users where a test wants
-// them. Data lies in memory, since tests do not wait for disks.
+// A real etcd for tests: one member or several, on loopback or in network namespaces, with TLS and users where a test
+// wants them. Data lies in memory, since tests do not wait for disks.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'

@@ -26,6 +26,7 @@ export class FakeDataplane implements Dataplane {
   readonly prepareFailures: Error[] = []
   readonly startFailures: Error[] = []
   readonly moveFailures: Error[] = []
+  readonly mtuFailures: Error[] = []
   readonly replaceFailures: Error[] = []
   /** When set, a hand-over waits for it. */
   gate: Promise<void> | null = null
@@ -44,6 +45,12 @@ export class FakeDataplane implements Dataplane {
 
   async moveUnderlay(local: LocalVtep): Promise<void> {
     const failure = this.moveFailures.shift()
+    if (failure !== undefined) throw failure
+    this.local = local
+  }
+
+  async changeMtu(local: LocalVtep): Promise<void> {
+    const failure = this.mtuFailures.shift()
     if (failure !== undefined) throw failure
     this.local = local
   }

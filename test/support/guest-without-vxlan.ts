@@ -1,6 +1,6 @@
-// A host whose kernel has no vxlan, for real: our daemon in a guest, a kernel VTEP outside, traffic between the two. For
-// the short form in test/netns and the whole in test/uml. The VTEP outside is made of `ip` and `bridge` words, and its
-// lease is written by hand: nothing of ours is on that side.
+// A host whose kernel has no vxlan, for real: our daemon in a guest, a kernel VTEP outside, traffic between the two.
+// For the short form in test/netns and the whole in test/uml. The VTEP outside is made of `ip` and `bridge` words, and
+// its lease is written by hand: nothing of ours is on that side.
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, vi } from 'vitest'
@@ -47,8 +47,8 @@ export interface GuestHost {
 }
 
 /**
- * Boots the guest before the tests around the call, with the daemon running; `null` where no guest can be booted. Its store
- * is a directory in the guest, or an etcd outside of it; `more` are words of the daemon.
+ * Boots the guest before the tests around the call, with the daemon running; `null` where no guest can be booted. Its
+ * store is a directory in the guest, or an etcd outside of it; `more` are words of the daemon.
  */
 export function guestHost(store: 'file' | 'etcd' = 'file', more: readonly string[] = []): () => GuestHost | null {
   let host: GuestHost | null = null

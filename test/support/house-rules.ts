@@ -4,8 +4,8 @@ import { importsOf, lineAt, type SourceFile, type SyntaxNode, syntaxTree, walk }
 
 export type Rule = (files: readonly SourceFile[]) => string[]
 
-export const MAX_FILE_LINES = 399
-export const MAX_FUNCTION_LINES = 59
+const MAX_FILE_LINES = 399
+const MAX_FUNCTION_LINES = 59
 
 const isCode = ({ path }: SourceFile): boolean => /\.(ts|mjs|cjs)$/.test(path)
 const isParsed = (file: SourceFile): boolean => isCode(file) && !file.path.endsWith('.as.ts')
@@ -33,8 +33,8 @@ export const filesAreShort: Rule = (files) =>
     .map(({ file, lines }) => `${file.path}: ${lines} lines`)
 
 /**
- * What groups tests is no function that anyone has to understand as one: the callback of a `describe`, and a function of a
- * test file that calls nothing but `describe` and `test`.
+ * What groups tests is no function that anyone has to understand as one: the callback of a `describe`, and a function
+ * of a test file that calls nothing but `describe` and `test`.
  */
 export const functionsAreShort: Rule = (files) => {
   const groups = new Set<unknown>()

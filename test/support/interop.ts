@@ -1,5 +1,5 @@
-// Ours and the kernel's VXLAN in one lab: host1 and host3 forward by our engine, host2 by the kernel. Everything that must
-// hold for every underlay and both kinds of outer checksum, for the short and the long suite.
+// Ours and the kernel's VXLAN in one lab: host1 and host3 forward by our engine, host2 by the kernel. Everything that
+// must hold for every underlay and both kinds of outer checksum, for the short and the long suite.
 import { setTimeout as pause } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { blast } from '../../bench/netns/load.ts'

@@ -15,7 +15,7 @@ const HOSTS = [
 ] as const
 
 /** Gives the switch an address of each family, and the hosts one of IPv6. */
-export async function openWorld(lab: Lab): Promise<void> {
+async function openWorld(lab: Lab): Promise<void> {
   const where = { namespace: lab.namespace('switch') }
   await batch('ip', [`address add ${WORLD}/24 dev switch`, `address add ${WORLD_IPV6}/64 dev switch nodad`], where)
   for (const [index, { host }] of HOSTS.entries()) {

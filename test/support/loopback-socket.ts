@@ -1,4 +1,5 @@
-// What tests of underlay sockets start from: an open UDP socket on the loopback of a namespace, and a batch of one datagram.
+// What tests of underlay sockets start from: an open UDP socket on the loopback of a namespace, and a batch of one
+// datagram.
 import { release } from 'node:os'
 import { type OpenUdpSocket, openUdpSocket } from '../../dataplane/io/linux/udp-socket.ts'
 import { SendBatch } from '../../dataplane/io/send-batch.ts'

@@ -1,5 +1,5 @@
-// Builders of inner packets, from the wire files' own emitters. Checksums are right unless said otherwise. A source with
-// colons makes the packet an IPv6 one: the same options then mean traffic class and hop limit.
+// Builders of inner packets, from the wire files' own emitters. Checksums are right unless said otherwise. A source
+// with colons makes the packet an IPv6 one: the same options then mean traffic class and hop limit.
 
 import { parseIpv4, parseIpv6 } from '../../dataplane/wire/address.ts'
 import * as icmpv4 from '../../dataplane/wire/icmpv4.ts'

@@ -1,4 +1,5 @@
-// Whether the optional package raw-socket works here; tests of the raw driver are left out where it does not, with its words.
+// Whether the optional package raw-socket works here; tests of the raw driver are left out where it does not, with its
+// words.
 import { type TestContext, test } from 'vitest'
 import { rawFailure } from '../../dataplane/io/raw/raw-package.ts'
 

@@ -1,6 +1,6 @@
-// The slow twin of the engine: one packet at a time, on plain arrays, nothing kept from one packet to the next. It does not
-// join, batch or share memory; what it says of a packet is what the fast engine must come to, whatever came before. Cutting
-// is that of resplit.ts. Node A sends, node B receives; both are those of engine-pair.ts.
+// The slow twin of the engine: one packet at a time, on plain arrays, nothing kept from one packet to the next. It does
+// not join, batch or share memory; what it says of a packet is what the fast engine must come to, whatever came before.
+// Cutting is that of resplit.ts. Node A sends, node B receives; both are those of engine-pair.ts.
 
 import type { DropReason } from '../../dataplane/drop-reason.ts'
 import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'

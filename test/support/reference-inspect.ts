@@ -96,7 +96,9 @@ function inspectIpv6(bytes: Uint8Array): Inspected | DropReason {
   }
 }
 
-/** What the fixed header and its extensions lead to. A fragment header ends the walk: behind it is a piece of something. */
+/**
+ * What the fixed header and its extensions lead to. A fragment header ends the walk: behind it is a piece of something.
+ */
 function behindExtensions(packet: Uint8Array): { protocol: number; ipBytes: number } | DropReason {
   let protocol = ipv6.getNextHeader(viewOf(packet), 0)
   let ipBytes: number = ipv6.HEADER_LEN

@@ -27,7 +27,9 @@ export function resplit({ vnet, packet }: Written): Uint8Array[] {
   return pieces
 }
 
-/** The packets that something read from the TUN (virtio-net header first) stands for. @throws Error for a broken header */
+/**
+ * The packets that something read from the TUN (virtio-net header first) stands for. @throws Error for a broken header
+ */
 export function packetsOf(read: Uint8Array): Uint8Array[] {
   return resplit(toWritten(read))
 }
@@ -65,8 +67,9 @@ function cut(
 }
 
 /**
- * Behind IPv6 extension headers the last address may stand in a routing header (RFC 8200 §8.1): there the pseudo-header sum is
- * what the kernel left in the checksum field, the length taken out; elsewhere it is made from the addresses (`null`).
+ * Behind IPv6 extension headers the last address may stand in a routing header (RFC 8200 §8.1): there the pseudo-header
+ * sum is what the kernel left in the checksum field, the length taken out; elsewhere it is made from the addresses
+ * (`null`).
  */
 function openPseudoHeader(packet: Uint8Array, ipBytes: number, isTcp: boolean): number | null {
   const view = viewOf(packet)
@@ -80,7 +83,9 @@ export function withChecksums(packet: Uint8Array): Uint8Array {
   return checksummed(packet, null)
 }
 
-/** `open` is the sum of a pseudo-header without its length, where that is not to be made from the packet's addresses. */
+/**
+ * `open` is the sum of a pseudo-header without its length, where that is not to be made from the packet's addresses.
+ */
 function checksummed(packet: Uint8Array, open: number | null): Uint8Array {
   const fixed = packet.slice()
   const view = viewOf(fixed)

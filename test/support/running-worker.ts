@@ -1,5 +1,5 @@
-// Dataplane workers of node A on a TUN and sockets of the kernel, in a namespace of their own, with a peer that plays node
-// B on the same loopback and the host behind A's TUN. Runs the built worker: a thread cannot load sources.
+// Dataplane workers of node A on a TUN and sockets of the kernel, in a namespace of their own, with a peer that plays
+// node B on the same loopback and the host behind A's TUN. Runs the built worker: a thread cannot load sources.
 import { release } from 'node:os'
 import { onTestFinished } from 'vitest'
 import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
@@ -116,10 +116,11 @@ export const toPod = (bytes: number) =>
   })
 
 /**
- * The loopback of a namespace carries 8 Mbit/s until the test ends, and keeps so much of what waits for it. What is left then is
- * thrown away: the kernel sends every ICMP answer of one CPU, whatever the namespace, from one socket (`net/ipv4/icmp.c`), and
- * answers that wait in this queue would silence the pings of the whole machine until it has drained, namespace deleted or not.
- * One CPU receives them all, as the queue's timer may fire on another than the sender's and two would change their order.
+ * The loopback of a namespace carries 8 Mbit/s until the test ends, and keeps so much of what waits for it. What is
+ * left then is thrown away: the kernel sends every ICMP answer of one CPU, whatever the namespace, from one socket
+ * (`net/ipv4/icmp.c`), and answers that wait in this queue would silence the pings of the whole machine until it has
+ * drained, namespace deleted or not. One CPU receives them all, as the queue's timer may fire on another than the
+ * sender's and two would change their order.
  */
 export function slowLoopback(namespace: string, limit = '8mb'): void {
   const root = ['dev', 'lo', 'root']

@@ -1,5 +1,6 @@
-// A byte stream from node A to node B in TCP super-packets, with faults on the underlay between them: a sender that fills
-// a window and repeats what is missing, a receiver that puts segments in order, SHA-256 over what either of them saw.
+// A byte stream from node A to node B in TCP super-packets, with faults on the underlay between them: a sender that
+// fills a window and repeats what is missing, a receiver that puts segments in order, SHA-256 over what either of them
+// saw.
 import { createHash } from 'node:crypto'
 import { FaultInjector, type Faults } from '../../dataplane/middleware/fault-injector.ts'
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'

@@ -17,7 +17,9 @@ export interface Transfer {
   isRunning(): boolean
 }
 
-/** Starts sending so many MiB, for `seconds` or longer, and comes back when the first bytes may go. Call inside a test. */
+/**
+ * Starts sending so many MiB, for `seconds` or longer, and comes back when the first bytes may go. Call inside a test.
+ */
 export async function startTransfer(
   from: Pick<Endpoint, 'namespace'>,
   to: Pick<Endpoint, 'namespace' | 'address'>,

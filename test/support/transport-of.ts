@@ -1,4 +1,5 @@
-// Where the transport header of a packet starts and whose it is, for either family: what twins and complaints ask first.
+// Where the transport header of a packet starts and whose it is, for either family: what twins and complaints ask
+// first.
 import * as ipv4 from '../../dataplane/wire/ipv4.ts'
 import * as ipv6 from '../../dataplane/wire/ipv6.ts'
 import { walkExtensions, walkedOffset, walkedProtocol } from '../../dataplane/wire/ipv6-extension.ts'

@@ -9,7 +9,7 @@ const LINKTYPE_ETHERNET = 1
 const SNAP_LENGTH = 262_144
 
 /** A capture file (pcap, the old format) of Ethernet frames, one a second from the epoch on. */
-export function pcapOf(frames: readonly Uint8Array[]): Uint8Array {
+function pcapOf(frames: readonly Uint8Array[]): Uint8Array {
   const header = Buffer.alloc(24)
   header.writeUInt32LE(0xa1b2c3d4, 0)
   header.writeUInt16LE(2, 4)

@@ -22,7 +22,7 @@ const TUNNEL_LAYERS = [
 ]
 
 /** Reads from a TUN, none of them empty: packets as they are, open ones, super-packets, and lies about any of them. */
-export function tunBatch(mutator: Mutator): Uint8Array[] {
+function tunBatch(mutator: Mutator): Uint8Array[] {
   const reads: Uint8Array[] = []
   while (reads.length < BATCH) {
     const kind = mutator.below(8)
@@ -33,7 +33,10 @@ export function tunBatch(mutator: Mutator): Uint8Array[] {
   return reads
 }
 
-/** Packets that follow each other, all open or none of them; here and there one with another byte in its headers, or its length. */
+/**
+ * Packets that follow each other, all open or none of them; here and there one with another byte in its headers, or its
+ * length.
+ */
 function alikeReads(mutator: Mutator): Uint8Array[] {
   const isOpen = mutator.once(2)
   return mutator.run(2 + mutator.below(10)).map((packet) => {
@@ -62,7 +65,7 @@ function oneRead(mutator: Mutator): Uint8Array {
 }
 
 /** Datagrams as they arrive: single frames, trains, a kernel's super-packets, and what strangers send. */
-export function underlayBatch(mutator: Mutator, encapsulation: EncapsulationName): Arriving[] {
+function underlayBatch(mutator: Mutator, encapsulation: EncapsulationName): Arriving[] {
   const frame = (packet: Uint8Array): Uint8Array => {
     if (encapsulation === 'udp') return packet
     const whole = vxlanFrame(packet, { padding: mutator.pick([0, 0, 0, 6, 18]) })

@@ -1,5 +1,5 @@
-// The long form of the comparison with the slow twin: ten million mutated frames each way in all, half of them for either
-// encapsulation, in parts with seeds of their own (`FLANNELETTE_SEED` moves them).
+// The long form of the comparison with the slow twin: ten million mutated frames each way in all, half of them for
+// either encapsulation, in parts with seeds of their own (`FLANNELETTE_SEED` moves them).
 import { expect, test } from 'vitest'
 import type { EncapsulationName } from './engine-pair.ts'
 import { feedTwins } from './twin-load.ts'

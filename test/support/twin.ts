@@ -182,7 +182,8 @@ function byFlow(packets: readonly Uint8Array[]): Map<string, Uint8Array[]> {
 }
 
 /**
- * The packet with what joining does not keep taken out: with DF nobody reassembles, and the identification may be another.
+ * The packet with what joining does not keep taken out: with DF nobody reassembles, and the identification may be
+ * another.
  * @throws Error when the header checksum is wrong
  */
 function withoutIdentification(packet: Uint8Array, headerBytes: number): Uint8Array {

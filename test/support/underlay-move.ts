@@ -32,6 +32,8 @@ export function movesItsUnderlay(about: string, options: Partial<LabOptions> & {
     `${about} keep device, lease and pods`,
     async () => {
       const before = state()
+      const generations = () => HOSTS.map((host) => lab().host(host).status?.generation ?? 0)
+      const tables = generations()
       const addresses = HOSTS.map(readdress)
       const start = performance.now()
       const ping = () => lab().exec('pod1.1', ['ping', '-n', '-c', '1', '-W', '0.2', '10.244.2.2'])
@@ -46,6 +48,8 @@ export function movesItsUnderlay(about: string, options: Partial<LabOptions> & {
         expect(logOf(lab(), host).filter(({ event }) => event === 'underlay-moved')).toHaveLength(1)
       }
       expect(state()).toEqual(before)
+      // Each has heard of the other's new address; workers made anew count on.
+      await eventually(() => expect(generations()).toEqual(tables.map((generation) => generation + 1)))
       await eventually(() => expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 }))
     },
     2 * LIMIT_MS,

@@ -16,7 +16,9 @@ export class VirtualClock implements Clock {
   readonly #pending = new Set<Pending>()
   readonly #settle: () => Promise<void>
 
-  /** `quiet` resolves when all that a timer started has come to rest: more than promises, where sockets are involved. */
+  /**
+   * `quiet` resolves when all that a timer started has come to rest: more than promises, where sockets are involved.
+   */
   constructor(wallMs: number = Date.UTC(2026, 0, 1), quiet: () => Promise<void> = settle) {
     this.#wallOffsetMs = wallMs
     this.#settle = quiet

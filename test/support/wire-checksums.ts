@@ -1,5 +1,6 @@
-// tshark as the referee of everything that a host puts on a wire under load, with all of its checksum checks on. One bad
-// frame is planted among the captured ones, so that a referee who sees nothing is found out. For the short and the long suite.
+// tshark as the referee of everything that a host puts on a wire under load, with all of its checksum checks on. One
+// bad frame is planted among the captured ones, so that a referee who sees nothing is found out. For the short and the
+// long suite.
 import { describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/lab/lab.ts'
 import type { AddressFamily } from '../../src/lab/ping.ts'

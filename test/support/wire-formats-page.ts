@@ -1,4 +1,5 @@
-// Makes docs/wire-formats.md from the field tables and from one golden frame, so that the page cannot fall behind the code.
+// Makes docs/wire-formats.md from the field tables and from one golden frame, so that the page cannot fall behind the
+// code.
 import * as arp from '../../dataplane/wire/arp.ts'
 import * as ethernet from '../../dataplane/wire/ethernet.ts'
 import type { Field, FieldNote } from '../../dataplane/wire/field.ts'

@@ -7,7 +7,9 @@ import { parseIpv6 } from '../../dataplane/wire/address.ts'
 import { type Field, type FieldNote, lengthOf } from '../../dataplane/wire/field.ts'
 import { bytesFrom } from './hex-bytes.ts'
 
-/** A header as the suite sees it: numbers by name, IPv6 addresses as bigints, and where there are options their bytes. */
+/**
+ * A header as the suite sees it: numbers by name, IPv6 addresses as bigints, and where there are options their bytes.
+ */
 type Header = Readonly<Record<string, number | bigint | Uint8Array>>
 
 /** A wire file, and what its tests have to know besides. */

@@ -1,5 +1,5 @@
-// A host whose clock is set by hours while its daemon runs: a guest, since only its clock is ours to set. Its store is an etcd
-// outside, whose clock goes on as it did.
+// A host whose clock is set by hours while its daemon runs: a guest, since only its clock is ours to set. Its store is an
+// etcd outside, whose clock goes on as it did.
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test, vi } from 'vitest'
 import { flannelValue, PREFIX, SteadyPing } from '../support/etcd-network.ts'

@@ -17,7 +17,10 @@ export interface DatagramSender {
   close(): void
 }
 
-/** The address of a Unix socket: a path, or a name of Linux' abstract namespace behind an `@`; `null` when it is too long. */
+/**
+ * The address of a Unix socket: a path, or a name of Linux' abstract namespace behind an `@`; `null` when it is too
+ * long.
+ */
 export function unixAddress(path: string): Uint8Array | null {
   const name = Buffer.from(path)
   if (name.length >= PATH_BYTES) return null

@@ -20,7 +20,9 @@ const MEMORY_BYTES = (SEGMENTS + 8) * SLOT_BYTES
 /** `unknown`: nothing came back, or no socket could be had, which says nothing of segments. */
 export type SelfTestResult = 'passed' | 'refused' | 'damaged' | 'unknown'
 
-/** Tries segmented sends between two sockets on ephemeral ports of `address` (unsigned 32-bit). Takes at most 150 ms. */
+/**
+ * Tries segmented sends between two sockets on ephemeral ports of `address` (unsigned 32-bit). Takes at most 150 ms.
+ */
 export function testSegmentedSend(address: number): SelfTestResult {
   const fds: number[] = []
   try {

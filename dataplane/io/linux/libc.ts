@@ -143,7 +143,9 @@ export function sendto(fd: number, bytes: Uint8Array, flags: number, address: Ui
   return orErrno(calls.sendto(fd, bytes, bytes.length, flags, address, address.length))
 }
 
-/** Process address of an array's first byte: memcpy(3) returns its destination. The array must not move (shared memory). */
+/**
+ * Process address of an array's first byte: memcpy(3) returns its destination. The array must not move (shared memory).
+ */
 export function addressOf(bytes: Uint8Array): number {
   return calls.memcpy(bytes, bytes, 0)
 }

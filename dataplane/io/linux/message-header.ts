@@ -3,7 +3,7 @@
 import { IOVEC_BYTES, type PacketMemory } from '../../memory/packet-memory.ts'
 
 /** struct mmsghdr: struct msghdr (56 bytes) and msg_len. */
-export const MMSGHDR_BYTES = 64
+const MMSGHDR_BYTES = 64
 const NAME = 0
 const NAME_LENGTH = 8
 const IOV = 16

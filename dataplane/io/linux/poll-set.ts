@@ -38,7 +38,10 @@ export class PollSet {
     return libc.poll(this.#address, this.#count, timeoutMs)
   }
 
-  /** As {@link wait}, but the thread's event loop goes on meanwhile; `done` gets how many are ready, or -1, when it is over. */
+  /**
+   * As {@link wait}, but the thread's event loop goes on meanwhile; `done` gets how many are ready, or -1, when it is
+   * over.
+   */
   waitAside(timeoutMs: number, done: (ready: number) => void): void {
     libc.pollAside(this.#address, this.#count, timeoutMs, done)
   }

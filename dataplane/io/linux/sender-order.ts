@@ -1,5 +1,5 @@
-// Messages of a batch put together by the port they leave from, so that each port costs one sendmmsg(2). Messages of one
-// port keep their order: a flow has one port, so no packet overtakes another of its flow.
+// Messages of a batch put together by the port they leave from, so that each port costs one sendmmsg(2). Messages of
+// one port keep their order: a flow has one port, so no packet overtakes another of its flow.
 import type { SendBatch } from '../send-batch.ts'
 
 export class SenderOrder {

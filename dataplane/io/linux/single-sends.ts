@@ -1,5 +1,5 @@
-// A message that the kernel will not cut: sent datagram by datagram, from the same bytes, in the same order. In use where
-// UDP_SEGMENT has been refused at work; slower, never lossy.
+// A message that the kernel will not cut: sent datagram by datagram, from the same bytes, in the same order. In use
+// where UDP_SEGMENT has been refused at work; slower, never lossy.
 import { IOVEC_BYTES, type PacketMemory } from '../../memory/packet-memory.ts'
 import type { SendBatch } from '../send-batch.ts'
 import { MessageHeaders } from './message-header.ts'

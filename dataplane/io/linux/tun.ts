@@ -55,7 +55,9 @@ export interface OpenTun {
 }
 
 export interface TunOptions {
-  /** Whether packets come and go with a virtio-net header; they do unless this says no, and then nothing is offloaded. */
+  /**
+   * Whether packets come and go with a virtio-net header; they do unless this says no, and then nothing is offloaded.
+   */
   readonly header?: boolean
   /** Whether super-packets and open checksums may be read; they may unless this says no. */
   readonly offloads?: boolean
@@ -108,7 +110,10 @@ export function deviceMtu(name: string): number {
   return result < 0 ? result : new DataView(request.buffer).getInt32(IFNAMSIZ, true)
 }
 
-/** Opens the device with `count` queues, a descriptor for each: all of them or none. One queue is a device without queues. */
+/**
+ * Opens the device with `count` queues, a descriptor for each: all of them or none. One queue is a device without
+ * queues.
+ */
 export function openTunQueues(name: string, count: number, options: TunOptions = {}): OpenTun[] | TunFailure {
   const queues: OpenTun[] = []
   for (let queue = 0; queue < count; queue++) {

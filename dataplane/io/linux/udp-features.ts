@@ -1,5 +1,5 @@
-// Which of a UDP socket's offloads are used, and why: what the kernel grants, what is asked for, which kernels are known
-// to be at fault, and a self-test.
+// Which of a UDP socket's offloads are used, and why: what the kernel grants, what is asked for, which kernels are
+// known to be at fault, and a self-test.
 import { type Feature, lost, unwanted, works } from '../feature.ts'
 import { isKernelAtLeast } from '../kernel-release.ts'
 import type { SelfTestResult } from './gso-self-test.ts'

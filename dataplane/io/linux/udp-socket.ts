@@ -80,7 +80,10 @@ export function openSenders(address: number, count: number): number[] {
   return fds
 }
 
-/** Room for what is sent, with CAP_NET_ADMIN beyond the sysctl limit; and as flannel's VTEP: DF clear, learnt path MTUs ignored. */
+/**
+ * Room for what is sent, with CAP_NET_ADMIN beyond the sysctl limit; and as flannel's VTEP: DF clear, learnt path MTUs
+ * ignored.
+ */
 function prepareSends(fd: number): void {
   if (libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES) < 0) {
     libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES)
@@ -97,9 +100,9 @@ export function openUdpSocket(address: number, port: number, kernelRelease: stri
 }
 
 /**
- * Opens `count` sockets on the same address and port, all of them or none. The kernel gives each sender (its address and
- * port) to one of them for good. Fails as {@link openUdpSocket} does: others of ours would be let in, so that nobody
- * listens there yet is made sure of first.
+ * Opens `count` sockets on the same address and port, all of them or none. The kernel gives each sender (its address
+ * and port) to one of them for good. Fails as {@link openUdpSocket} does: others of ours would be let in, so that
+ * nobody listens there yet is made sure of first.
  */
 export function openUdpSockets(
   address: number,
@@ -203,7 +206,8 @@ export class UdpSocket implements UnderlaySocket {
     const { first } = slots
     const most = Math.min(slots.capacity - first, this.#messagesPerCall)
     let received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
-    // An error may be one that was left on the socket, of an earlier datagram: told once, and what is queued comes next.
+    // An error may be one that was left on the socket, of an earlier datagram: told once, and what is queued comes
+    // next.
     if (received < 0 && received !== -EAGAIN) {
       received = libc.recvmmsg(this.#fd, headers.addressOf(first), most, MSG_DONTWAIT)
     }
@@ -245,7 +249,16 @@ export class UdpSocket implements UnderlaySocket {
     for (let place = 0; place < batch.count; ) place = this.#sendNext(batch, order, place)
   }
 
-  /** Sends what one call can carry from the message at `place` of the order on; returns the place behind what is settled. */
+  /** Older kernels refuse segments larger than the interface's MTU with EINVAL as well. */
+  forgetRefusals(): void {
+    this.#segments = true
+    this.#refusals = 0
+  }
+
+  /**
+   * Sends what one call can carry from the message at `place` of the order on; returns the place behind what is
+   * settled.
+   */
   #sendNext(batch: SendBatch, order: Uint8Array, place: number): number {
     const message = order[place]!
     if (!this.#segments && batch.packets[message]! > 1) {
@@ -263,7 +276,10 @@ export class UdpSocket implements UnderlaySocket {
     return this.#senderFds[batch.sender[message]! % this.senders]!
   }
 
-  /** Up to which place one call may go: to the next port, and without segmented sends to the next message that would need one. */
+  /**
+   * Up to which place one call may go: to the next port, and without segmented sends to the next message that would
+   * need one.
+   */
   #endOfSends(batch: SendBatch, order: Uint8Array, from: number): number {
     const most = Math.min(batch.count, from + this.#messagesPerCall)
     const sender = batch.sender[order[from]!]!
@@ -275,7 +291,10 @@ export class UdpSocket implements UnderlaySocket {
     return end
   }
 
-  /** Sends at most `count` messages from `first` on. Returns how many went, or -errno of the first, tried as often as fits. */
+  /**
+   * Sends at most `count` messages from `first` on. Returns how many went, or -errno of the first, tried as often as
+   * fits.
+   */
   #sendSome(fd: number, headers: MessageHeaders, first: number, count: number): number {
     for (let retries = 0; ; ) {
       const sent = libc.sendmmsg(fd, headers.addressOf(first), count, 0)
@@ -285,8 +304,9 @@ export class UdpSocket implements UnderlaySocket {
   }
 
   /**
-   * A message that failed. A segmented one that was refused as such is sent frame by frame, and remembered: EIO says that
-   * segmented sends do not work here, EINVAL may have a reason of its own, EMSGSIZE says something of one path only.
+   * A message that failed. A segmented one that was refused as such is sent frame by frame, and remembered: EIO says
+   * that segmented sends do not work here, EINVAL may have a reason of its own, EMSGSIZE says something of one path
+   * only.
    */
   #settle(batch: SendBatch, message: number, errno: number): void {
     const refused = errno === EIO || errno === EINVAL || errno === EMSGSIZE

@@ -30,7 +30,10 @@ export class MemoryDevice implements PacketDevice {
     this.#queue.push(packet)
   }
 
-  /** Lets the next `times` reads give the packet that lies in packet memory, or by turns `packets` of one length that follow each other. */
+  /**
+   * Lets the next `times` reads give the packet that lies in packet memory, or by turns `packets` of one length that
+   * follow each other.
+   */
   replay(at: number, length: number, times: number, packets = 1): void {
     this.#replay = { at, length, packets }
     this.#replaysLeft = times

@@ -115,8 +115,8 @@ export class MemorySocket implements UnderlaySocket {
   }
 
   /**
-   * Puts one datagram (or a train of them) into the queue as if it had come from there: for tests that send what no engine
-   * would. @throws RangeError when it does not fit a slot
+   * Puts one datagram (or a train of them) into the queue as if it had come from there: for tests that send what no
+   * engine would. @throws RangeError when it does not fit a slot
    */
   deliver(
     datagram: Uint8Array,

@@ -1,6 +1,6 @@
-// The dgram driver's end of the underlay: Node's own UDP sockets (node:dgram), one datagram a call, on the event loop of
-// the thread that made them. No system call of ours moves a datagram here. Node allocates for every one of them, tells what
-// became of a send only later, and shows no control data: congestion marks are neither read nor written.
+// The dgram driver's end of the underlay: Node's own UDP sockets (node:dgram), one datagram a call, on the event loop
+// of the thread that made them. No system call of ours moves a datagram here. Node allocates for every one of them,
+// tells what became of a send only later, and shows no control data: congestion marks are neither read nor written.
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram'
 import type { PacketMemory } from '../../memory/packet-memory.ts'
 import { formatIpv4, parseIpv4 } from '../../wire/address.ts'
@@ -16,7 +16,10 @@ const FEW_UNDER_WAY = 128
 const MOST_WAITING = 1024
 
 export interface DgramSocketOptions {
-  /** Open and bound UDP sockets, which are closed with this one: the first receives, all send when there are others, else the first. */
+  /**
+   * Open and bound UDP sockets, which are closed with this one: the first receives, all send when there are others,
+   * else the first.
+   */
   readonly fd: number
   readonly senderFds?: readonly number[]
   /** Datagrams that the receiving socket's queue has lost, as the kernel counts them. */

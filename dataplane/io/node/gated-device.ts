@@ -1,5 +1,5 @@
-// A device that is not read while the socket has no room: packets then wait in the device's queue, where the kernel keeps
-// and counts them, and none is read only to be dropped.
+// A device that is not read while the socket has no room: packets then wait in the device's queue, where the kernel
+// keeps and counts them, and none is read only to be dropped.
 import type { PacketDevice } from '../packet-device.ts'
 
 export class GatedDevice implements PacketDevice {

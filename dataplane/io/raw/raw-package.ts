@@ -1,5 +1,6 @@
-// The npm package raw-socket: optional, and native, so that it may be missing, not built, or built for another Node. Its
-// machine code belongs to libuv's default loop: on the main thread it works, on any other it ends the process by a signal.
+// The npm package raw-socket: optional, and native, so that it may be missing, not built, or built for another Node.
+// Its machine code belongs to libuv's default loop: on the main thread it works, on any other it ends the process by a
+// signal.
 import { createRequire } from 'node:module'
 import { isMainThread } from 'node:worker_threads'
 
@@ -11,7 +12,10 @@ const SO_SNDBUFFORCE = 32
 /** As for the other sockets: so much that a send hardly ever finds no room. */
 const SEND_BUFFER_BYTES = 16 * 1024 * 1024
 
-/** What is used of a socket of the package. `onSendReady` is what its event loop calls: it sends the next request at once. */
+/**
+ * What is used of a socket of the package. `onSendReady` is what its event loop calls: it sends the next request at
+ * once.
+ */
 export interface RawSender {
   send(buffer: Buffer, offset: number, length: number, address: string, done: (error: Error | null) => void): void
   onSendReady(): void

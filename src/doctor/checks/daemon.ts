@@ -1,4 +1,6 @@
 // Checks of the daemon by what it says of itself: whether it runs, what it drops, whom it does not use.
+import type { DropReason } from '../../../dataplane/index.ts'
+import { dropCounts } from '../../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../../daemon/status-file.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
@@ -44,29 +46,29 @@ const apiSocket: Check = {
 }
 
 /** What every host makes: nobody's trouble. */
-const NOISE = /\.(link-local-or-multicast)$/
+const NOISE: DropReason = 'link-local-or-multicast'
 
 const drops: Check = {
   id: 'drops',
   group: 'daemon',
   judge: ({ view, laterCounters }) => {
-    const before = view.status?.counters ?? {}
     if (!view.alive) return []
-    if (laterCounters === null) return [ok('no packets were dropped')]
-    const counts = Object.entries(laterCounters).filter(
-      ([name]) => /\.(dropped|lost)\./.test(name) && !NOISE.test(name),
-    )
-    const grown = counts.filter(([name, now]) => now > (before[name] ?? 0))
+    const before = dropCounts(view.status?.counters ?? {})
+    if (before.length === 0) return [unseen('dropped packets: the daemon does not count them now')]
+    const now = (laterCounters === null ? before : dropCounts(laterCounters)).filter(({ reason }) => reason !== NOISE)
+    const known = new Map(before.map(({ direction, reason, packets }) => [`${direction} ${reason}`, packets]))
+    const grown = now.flatMap(({ direction, reason, packets }) => {
+      const more = packets - (known.get(`${direction} ${reason}`) ?? 0)
+      return more > 0 ? [{ what: `${direction} ${reason}`, reason, packets, more }] : []
+    })
     if (grown.length === 0) {
-      const total = counts.reduce((sum, [, count]) => sum + count, 0)
-      return [
-        total === 0 ? ok('no packets were dropped') : note(`${total} packets were dropped earlier, none just now`),
-      ]
+      const total = now.reduce((sum, { packets }) => sum + packets, 0)
+      if (total === 0) return [ok('no packets were dropped')]
+      const lately = laterCounters === null ? 'whether more are was not seen' : 'none just now'
+      return [note(`${total} packets were dropped earlier, ${lately}`)]
     }
-    return grown.map(([name, now]) => {
-      const reason = name.split('.').at(-1) ?? ''
-      const way = name.split('.')[0] ?? ''
-      const message = `packets are being dropped: ${way} ${reason}, ${now - (before[name] ?? 0)} in the last second, ${now} in all`
+    return grown.map(({ what, reason, packets, more }) => {
+      const message = `packets are being dropped: ${what}, ${more} in the last second, ${packets} in all`
       return warning(message, `docs/troubleshooting.md#${reason} says why`)
     })
   },
@@ -83,9 +85,11 @@ const silence: Check = {
     const { status, peers } = view
     if (status === null || !view.alive || peers.length === 0) return []
     const silent = peers.filter(isSilent)
-    const { 'outbound.packets.sent': sent = 0, 'inbound.packets.read': received = 0 } = status.counters
+    const { 'outbound.packets.passed': sent, 'inbound.packets.passed': received } = status.counters
     if (silent.length === 0) {
-      if (received > 0 || sent <= ENOUGH_SENT) return [ok('packets go out and come in')]
+      if (sent === undefined || received === undefined) return [unseen('traffic: the daemon does not count it now')]
+      if (received > 0) return [ok('packets go out and come in')]
+      if (sent <= ENOUGH_SENT) return [ok(`nothing has come in yet; ${sent} packets went out`)]
       return [warning(`${sent} packets went to peers and none has come back`, silenceAdvice(status.node, peers[0]))]
     }
     return silent.map((peer) => {
@@ -143,7 +147,11 @@ const offenders: Check = {
   group: 'daemon',
   judge: ({ view }) => {
     if (view.status === null || !view.alive) return []
-    const { offenders: list } = view.status
+    const { offenders: list, dataplane } = view.status
+    if (dataplane === 'kernel') {
+      const message = 'the kernel dataplane checks no source: whoever reaches its UDP port may send packets to pods'
+      return [note(message, 'let only nodes reach the port, or run with --dataplane userspace')]
+    }
     if (list.length === 0) return [ok('the source check refused nobody lately')]
     return list.slice(0, 3).map(({ outerSource, innerSource, reason, packets, lastSeen }) => {
       const message = `${packets} packets from ${outerSource} (inner source ${innerSource}) were refused: ${reason}, last ${lastSeen}`

@@ -1,9 +1,9 @@
 // Checks of what the cluster knows of this node: store, own lease, and subnet.env that is derived from it.
 import { containsPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../../dataplane/index.ts'
 import { parseSubnetFile } from '../../config/subnet-file.ts'
+import { formatSpan } from '../../time-span.ts'
 import type { Facts } from '../facts.ts'
 import { error, ok, type Remark, unseen, warning } from '../finding.ts'
-import { duration } from '../ladder.ts'
 import { optionOf } from '../program-output.ts'
 import type { Check } from './check.ts'
 
@@ -54,9 +54,9 @@ function judgeExpiry({ subnet, expiresAt }: { subnet: string; expiresAt: string 
   if (expiresAt === null) return ok(`lease ${subnet}, never expires`)
   const left = Date.parse(expiresAt) - now
   const remedy = 'is the store reachable? restart the daemon when it is'
-  if (left <= 0) return error(`the lease ${subnet} expired ${duration(-left)} ago: peers take this node away`, remedy)
-  if (left < LATE_MS) return warning(`the lease ${subnet} ends in ${duration(left)} and was not renewed`, remedy)
-  return ok(`lease ${subnet} for ${duration(left)} more`)
+  if (left <= 0) return error(`the lease ${subnet} expired ${formatSpan(-left)} ago: peers take this node away`, remedy)
+  if (left < LATE_MS) return warning(`the lease ${subnet} ends in ${formatSpan(left)} and was not renewed`, remedy)
+  return ok(`lease ${subnet} for ${formatSpan(left)} more`)
 }
 
 function hasAddress({ links }: Facts, address: string): boolean {

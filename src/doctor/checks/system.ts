@@ -108,6 +108,7 @@ const udpSegments: Check = {
       const remedy = '--udp-gso auto or off, or a kernel from 7.1.5 on'
       return [error(`kernel ${kernelRelease} damages segmented UDP sends, and they are switched on`, remedy)]
     }
+    if (facts.view.status?.dataplane === 'kernel') return []
     if (damaged) return [note(`kernel ${kernelRelease} damages segmented UDP sends; they are off by default`)]
     const found = badChecksums(facts, feature?.on === true)
     return found.length === 0 ? [ok('segmented UDP sends are not known to be damaged')] : found
@@ -130,6 +131,7 @@ const udpMerging: Check = {
   id: 'udp-merging',
   group: 'system',
   judge: ({ kernelRelease, view }) => {
+    if (view.status?.dataplane === 'kernel') return []
     const feature = view.status?.features['tun-gso-udp']
     if (isKernelAtLeast(kernelRelease, MERGES_FROM)) {
       return [

@@ -58,9 +58,9 @@ export interface Repair {
 
 /**
  * What must be written so that the listing becomes `wanted` (`null`: nothing of ours). Our chain is compared as a whole
- * and rewritten as a whole, so that neither order nor a stranger in it goes unnoticed. In the hook only what carries our
- * comment, leads to our chain or says word for word what a rule of ours says is ours: former versions of flannel put all
- * their rules there, the first ones without a comment. The jump is appended when
+ * and rewritten as a whole, so that neither order nor a stranger in it goes unnoticed. In the hook only what carries
+ * our comment, leads to our chain or says word for word what a rule of ours says is ours: former versions of flannel
+ * put all their rules there, the first ones without a comment. The jump is appended when
  * it is missing and stays where it is among others' rules otherwise: two programs that both insist on being first would
  * push each other away for ever. `listed` is how the program prints what is wanted, where that was seen.
  */
@@ -96,8 +96,8 @@ export function repair(
 }
 
 /**
- * How the program prints what was just written, by what it lists then; `null` where that cannot be it. Versions may print
- * otherwise than we do, and a rule that is right must not be written again and again.
+ * How the program prints what was just written, by what it lists then; `null` where that cannot be it. Versions may
+ * print otherwise than we do, and a rule that is right must not be written again and again.
  */
 export function printedForm(place: ChainPlace, written: ChainText, { hook, chain }: ChainListing): ChainText | null {
   const [jump, ...more] = hook.filter((line) => isOurs(place, line))

@@ -1,5 +1,5 @@
-// Rules by iptables or ip6tables, of either variant: read by `-S`, written by iptables-restore, which changes a table in
-// one step and leaves what it was not told of alone. The lock that all users of these programs share is waited for.
+// Rules by iptables or ip6tables, of either variant: read by `-S`, written by iptables-restore, which changes a table
+// in one step and leaves what it was not told of alone. The lock that all users of these programs share is waited for.
 import { attempt, type CommandOptions, commandFailure, run } from '../command.ts'
 import type { Firewall, FirewallCommand } from './firewall.ts'
 import {

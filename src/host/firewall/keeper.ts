@@ -57,7 +57,9 @@ export class FirewallKeeper {
     }
   }
 
-  /** Takes away what is ours by other programs, or of a family that is not wanted any more. Resolves with the commands. */
+  /**
+   * Takes away what is ours by other programs, or of a family that is not wanted any more. Resolves with the commands.
+   */
   async removeOthers(): Promise<readonly FirewallCommand[]> {
     const { mode } = this.#wishes
     const kept = new Set<string>()

@@ -6,7 +6,7 @@ import { type AddressMatch, FAMILIES, type Family, MASQUERADE_MARK, type Rule, t
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
-export const TABLES: Readonly<Record<Family, string>> = { ip: 'flannel-ipv4', ip6: 'flannel-ipv6' }
+const TABLES: Readonly<Record<Family, string>> = { ip: 'flannel-ipv4', ip6: 'flannel-ipv6' }
 
 const CHAINS = {
   masquerade: {
@@ -21,8 +21,10 @@ const CHAINS = {
   },
 } as const
 
-/** The lines of a family's table between its braces, in nft's own order and words (nft(8), as `nft list` prints them). */
-export function tableBody(family: Family, sets: readonly RuleSet[], randomFully: boolean): string {
+/**
+ * The lines of a family's table between its braces, in nft's own order and words (nft(8), as `nft list` prints them).
+ */
+function tableBody(family: Family, sets: readonly RuleSet[], randomFully: boolean): string {
   const chains = sets
     .filter((set) => set.family === family)
     .map(({ name, rules }) => {
@@ -55,7 +57,9 @@ export interface NftablesOptions {
 export class Nftables implements Firewall {
   readonly #options: NftablesOptions
   readonly #where: InNamespace
-  /** What nft said of each table right after it was written: other versions of nft may print it otherwise than we do. */
+  /**
+   * What nft said of each table right after it was written: other versions of nft may print it otherwise than we do.
+   */
   readonly #listed = new Map<Family, string>()
   #randomFully: boolean | null = null
 

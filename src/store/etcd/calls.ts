@@ -81,7 +81,9 @@ export interface WatchStream {
   cancel(): void
 }
 
-/** Every call ends within a bounded time. @throws FlanneletteError `store-unreadable`, `store-refused`; CompactedError */
+/**
+ * Every call ends within a bounded time. @throws FlanneletteError `store-unreadable`, `store-refused`; CompactedError
+ */
 export interface EtcdCalls {
   range(request: RangeRequest): Promise<RangeAnswer>
   commit(change: Change): Promise<ChangeAnswer>

@@ -6,7 +6,7 @@ import type { Change, Condition, KeyRange, KeyValue, RangeRequest, WatchMessage 
 import { readTlsMaterial } from './credentials.ts'
 
 /** Milliseconds that one attempt at one endpoint may take. */
-export const ATTEMPT_MS = 4000
+const ATTEMPT_MS = 4000
 
 /** Runs a call and nothing around it. */
 const PLAIN = { execute: <T>(call: (context: object) => T) => Promise.resolve().then(() => call({})) }

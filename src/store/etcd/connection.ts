@@ -1,5 +1,5 @@
-// Calls to a cluster by way of a list of endpoints. One of them is in use; when it does not answer, the next one is, and
-// what hangs on the old one is thrown away with its sockets. A call goes round the list once and then fails.
+// Calls to a cluster by way of a list of endpoints. One of them is in use; when it does not answer, the next one is,
+// and what hangs on the old one is thrown away with its sockets. A call goes round the list once and then fails.
 import type { Etcd3 } from 'etcd3'
 import type { EtcdOptions } from '../../config/etcd-options.ts'
 import { FlanneletteError } from '../../errors.ts'

@@ -31,7 +31,7 @@ export function openEtcdStore(etcd: EtcdOptions, options: EtcdStoreOptions): Lea
 }
 
 /** `etcd:http://10.0.0.1:2379,http://10.0.0.2:2379/coreos.com/network`; the order of the endpoints does not count. */
-export function etcdStoreName({ endpoints, prefix }: Pick<EtcdOptions, 'endpoints' | 'prefix'>): string {
+function etcdStoreName({ endpoints, prefix }: Pick<EtcdOptions, 'endpoints' | 'prefix'>): string {
   return `etcd:${[...endpoints].sort().join(',')}${prefix}`
 }
 

@@ -6,7 +6,7 @@ import { CompactedError, type EtcdCalls, type KeyValue, type WatchMessage } from
 import type { KnownPair, LeasePairs } from './lease-pairs.ts'
 
 /** Keys that are asked for at once. */
-export const PAGE_KEYS = 1000
+const PAGE_KEYS = 1000
 /** Listings that are begun again because the server forgot the revision of the first page meanwhile. */
 const MAX_LISTINGS = 3
 

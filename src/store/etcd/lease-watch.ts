@@ -1,8 +1,8 @@
 // The watch over all leases, through outages of any length.
 //
 // Theory of operation. A listing gives a table at a revision; a stream from the revision behind it brings what changes.
-// When a stream fails the next one begins where the table ends, so nothing is missed and nothing is listed again. Only if
-// the server has forgotten that revision meanwhile (compaction) all is listed anew. Consumers get whole tables; what
+// When a stream fails the next one begins where the table ends, so nothing is missed and nothing is listed again. Only
+// if the server has forgotten that revision meanwhile (compaction) all is listed anew. Consumers get whole tables; what
 // differs between two of them is their business.
 //
 // Between streams time passes: more and more while they fail, longer still when they are opened and break at once.

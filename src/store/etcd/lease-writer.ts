@@ -14,7 +14,7 @@ import type { LeasePairs } from './lease-pairs.ts'
 import { LeaseTable } from './lease-table.ts'
 
 /** Races that may be lost before acquiring fails, as with flannel. */
-export const RACE_RETRIES = 10
+const RACE_RETRIES = 10
 
 export interface LeaseWriterOptions {
   readonly clock: Clock

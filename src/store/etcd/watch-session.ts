@@ -1,5 +1,5 @@
-// One watch stream and its mailbox. Nobody waits for it without end: a stream that is not opened in time, or says nothing
-// though it was asked to, has failed like one that broke.
+// One watch stream and its mailbox. Nobody waits for it without end: a stream that is not opened in time, or says
+// nothing though it was asked to, has failed like one that broke.
 import type { Clock, Timer } from '../../clock.ts'
 import { FlanneletteError } from '../../errors.ts'
 import { CompactedError, type EtcdCalls, type KeyRange, type WatchMessage, type WatchStream } from './calls.ts'
@@ -13,8 +13,8 @@ export const SILENCE_LIMIT_MS = 25_000
 /** Between two looks at the clock that counts suspended time. */
 const LOOK_MS = 5000
 /**
- * A server that has created a watch may still find that its history does not reach back so far. It looks every 100 ms, and
- * until then answers no questions: so long it is left alone, and then asked until it says something.
+ * A server that has created a watch may still find that its history does not reach back so far. It looks every 100 ms,
+ * and until then answers no questions: so long it is left alone, and then asked until it says something.
  */
 const CONFIRM_MS = 250
 
@@ -40,7 +40,10 @@ export class WatchSession {
     this.#heardAtMs = this.#openedAtMs
   }
 
-  /** Resolves once the server has told something on the watch, if only that there is nothing. @throws what ended it before */
+  /**
+   * Resolves once the server has told something on the watch, if only that there is nothing. @throws what ended it
+   * before
+   */
   async open(calls: EtcdCalls, range: KeyRange, fromRevision: number): Promise<void> {
     this.#arm(OPEN_LIMIT_MS)
     const opening = calls.watch(range, fromRevision, {

@@ -1,6 +1,6 @@
-// Random, cut off, damaged and hostile bytes of both families on both sides of an engine, in both encapsulations: nothing
-// throws, nothing reaches the TUN that is not a whole packet, nothing reaches the wire that is not a whole frame, and
-// after every run the books balance.
+// Random, cut off, damaged and hostile bytes of both families on both sides of an engine, in both encapsulations:
+// nothing throws, nothing reaches the TUN that is not a whole packet, nothing reaches the wire that is not a whole
+// frame, and after every run the books balance.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { finish, sumWords } from '../../../dataplane/wire/internet-checksum.ts'

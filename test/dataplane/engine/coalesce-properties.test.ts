@@ -91,7 +91,9 @@ function ipv6OptionsOf(twist: Twist): IpOptions {
   return twist === 'later-fragment' ? fragment(8) : {}
 }
 
-/** Packets of a batch. Identification and sequence count up by flow, so that joined packets split into the very same. */
+/**
+ * Packets of a batch. Identification and sequence count up by flow, so that joined packets split into the very same.
+ */
 function build(events: readonly Event[]): Uint8Array[] {
   const sequencesOf = { 4: [2 ** 32 - 250, 1000, 1000], 6: [2 ** 32 - 250, 1000, 1000] }
   const identifications = { tcp: [0xfffe, 5, 5], udp: [0xfffe, 5, 5], icmp: [5, 5, 5] }

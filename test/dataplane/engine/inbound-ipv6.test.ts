@@ -1,4 +1,5 @@
-// IPv6 frames that arrive: faults by name, who may send, congestion marks, checksums, and what a kernel VTEP next door sends.
+// IPv6 frames that arrive: faults by name, who may send, congestion marks, checksums, and what a kernel VTEP next door
+// sends.
 import { describe, expect, it } from 'vitest'
 import type { DropReason } from '../../../dataplane/drop-reason.ts'
 import * as ipv6 from '../../../dataplane/wire/ipv6.ts'

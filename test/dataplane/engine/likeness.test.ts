@@ -1,5 +1,5 @@
-// A packet that is like the one before leaves by the answers found for that one: what differs in any byte must not. Compared
-// with the reference engine, which knows no packet before.
+// A packet that is like the one before leaves by the answers found for that one: what differs in any byte must not.
+// Compared with the reference engine, which knows no packet before.
 import { describe, expect, it } from 'vitest'
 import { enginePair, entriesFor, NODE_B } from '../../support/engine-pair.ts'
 import {

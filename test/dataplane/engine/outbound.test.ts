@@ -71,6 +71,16 @@ describe('sizes', () => {
     expect(arrived).toEqual([0])
   })
 
+  it('are judged by another MTU from the next packet on, one that is like the last included', () => {
+    const { a, b } = tappedPair()
+    const arrivals = [1450, 1350, 1450].map((mtuBytes) => {
+      a.engine.setMtu(mtuBytes)
+      a.sendFromTun(fromTun(sized(1400)))
+      return [b.receive().length, ...a.takeWritten().map(({ packet }) => icmpv4.getMtu(viewOf(packet), 20))]
+    })
+    expect(arrivals).toEqual([[1], [0, 1350], [1]])
+  })
+
   it('65,535 bytes without DF are more than UDP carries: counted, not lost silently', () => {
     const { a } = sendOne(sized(65535, { fragmentWord: 0 }))
     expect(a.counters.dropped('outbound', 'tx-too-big')).toEqual({ packets: 1, bytes: 65535 })

@@ -1,5 +1,5 @@
-// The engine in flannel's plain UDP mode: the bytes on the wire, the hop that the tunnel counts on both sides, and all that
-// works as it does for VXLAN.
+// The engine in flannel's plain UDP mode: the bytes on the wire, the hop that the tunnel counts on both sides, and all
+// that works as it does for VXLAN.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { DropReason } from '../../../dataplane/drop-reason.ts'

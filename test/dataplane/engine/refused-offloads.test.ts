@@ -1,5 +1,5 @@
-// Packets that a kernel next door left unfinished, at a TUN that does not take them so: finished here, written one by one
-// and in order, none lost; only what is refused even then is dropped.
+// Packets that a kernel next door left unfinished, at a TUN that does not take them so: finished here, written one by
+// one and in order, none lost; only what is refused even then is dropped.
 import { describe, expect, test } from 'vitest'
 import { EAGAIN, EINVAL, EIO } from '../../../dataplane/io/errno.ts'
 import * as tcp from '../../../dataplane/wire/tcp.ts'

@@ -1,5 +1,5 @@
-// Joined packets that the TUN refuses: each is written by itself, as it came, and a kind that is refused again and again
-// is not joined any more.
+// Joined packets that the TUN refuses: each is written by itself, as it came, and a kind that is refused again and
+// again is not joined any more.
 import { describe, expect, test } from 'vitest'
 import { EINVAL, EIO } from '../../../dataplane/io/errno.ts'
 import * as tcp from '../../../dataplane/wire/tcp.ts'

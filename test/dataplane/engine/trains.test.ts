@@ -1,5 +1,5 @@
-// Frames of a train that are alike pass in one go: what is written and counted is what it would be if each were looked at, also
-// when the TUN wants them taken apart again.
+// Frames of a train that are alike pass in one go: what is written and counted is what it would be if each were looked
+// at, also when the TUN wants them taken apart again.
 import { describe, expect, it } from 'vitest'
 import { EINVAL } from '../../../dataplane/io/errno.ts'
 import * as virtioNet from '../../../dataplane/wire/virtio-net.ts'

@@ -1,5 +1,5 @@
-// The engine against its slow twin: mutated packets of both families, both ways, in both encapsulations. The long form is
-// test/long/twin-*.long.test.ts.
+// The engine against its slow twin: mutated packets of both families, both ways, in both encapsulations. The long form
+// is test/long/twin-*.long.test.ts.
 import { describe, expect, test } from 'vitest'
 import { feedTwins } from '../../support/twin-load.ts'
 

@@ -1,5 +1,5 @@
-// The kernel that counts how many frames of a train are alike, against its slow twin: trains of every kind that may be joined,
-// whole, and with a byte or a field of some frame changed, checksums made right again or not.
+// The kernel that counts how many frames of a train are alike, against its slow twin: trains of every kind that may be
+// joined, whole, and with a byte or a field of some frame changed, checksums made right again or not.
 import { describe, expect, it } from 'vitest'
 import { PacketMemory } from '../../../dataplane/memory/packet-memory.ts'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'

@@ -1,4 +1,5 @@
-// 64 MiB from node to node over an underlay with faults: every byte arrives, in order. The gigabyte form is a long test.
+// 64 MiB from node to node over an underlay with faults: every byte arrives, in order. The gigabyte form is a long
+// test.
 import { describe, expect, test } from 'vitest'
 import { checkTransfer, FAULTY_UNDERLAYS } from '../../support/faulty-underlays.ts'
 

@@ -1,4 +1,5 @@
-// Frames that the kernel's VXLAN device sent, taken apart and put together again by our wire files: byte for byte the same.
+// Frames that the kernel's VXLAN device sent, taken apart and put together again by our wire files: byte for byte the
+// same.
 import { describe, expect, it } from 'vitest'
 import type { DropReason } from '../../../dataplane/drop-reason.ts'
 import * as ethernet from '../../../dataplane/wire/ethernet.ts'
@@ -43,7 +44,9 @@ class Rebuilder {
     return header
   }
 
-  /** IPv4 and what it carries; a first fragment's UDP header speaks of more bytes than are there, so it goes as payload. */
+  /**
+   * IPv4 and what it carries; a first fragment's UDP header speaks of more bytes than are there, so it goes as payload.
+   */
   packet(): void {
     const ip = this.header(ipv4, (header) => header.headerWords * 4)
     if (ip.fragmentOffset !== 0 || (ip.flags & 1) !== 0) return

@@ -70,9 +70,8 @@ describe('an ICMPv6 message', () => {
     expect(all.filter(icmpv6.isError)).toEqual(all.slice(0, 128))
   })
 
-  it('is noise of its link exactly if it is about listeners, routers, neighbours or redirects', () => {
+  it('tells of a neighbour exactly if it asks for one or answers', () => {
     const all = Array.from({ length: 256 }, (_, type) => type)
-    expect(all.filter(icmpv6.isLinkNoise)).toEqual([130, 131, 132, 133, 134, 135, 136, 137, 143])
     expect(all.filter(icmpv6.isNeighbour)).toEqual([135, 136])
   })
 })

@@ -1,4 +1,5 @@
-// Extension headers of IPv6: property suite of their common shape, and the walk through them to what the packet carries.
+// Extension headers of IPv6: property suite of their common shape, and the walk through them to what the packet
+// carries.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as ipv4 from '../../../dataplane/wire/ipv4.ts'

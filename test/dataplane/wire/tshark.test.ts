@@ -1,4 +1,5 @@
-// Wireshark's dissector as a second opinion: what it reads in the golden frames and what describe says must be the same.
+// Wireshark's dissector as a second opinion: what it reads in the golden frames and what describe says must be the
+// same.
 import { describe, expect, it, type TestContext } from 'vitest'
 import type { FieldNote } from '../../../dataplane/wire/field.ts'
 import { describeLayers } from '../../../dataplane/wire/layers.ts'

@@ -30,6 +30,16 @@ vi.mock('../../../dataplane/io/linux/libc.ts', async () => {
 
 const EMFILE = 24
 
+test('a group that takes over from another goes on counting its tables', async () => {
+  scripted.otherwise(() => 0)
+  const queues = [{ tunFd: 10, socketFd: 15 }]
+  const options = { queues, settings: {}, generation: 7, onReport: () => {}, onDeath: () => {} }
+  const group = await WorkerGroup.start(options as unknown as WorkerGroupOptions)
+  const replaced = group.replaceTable([])
+  await group.stop()
+  expect(await replaced).toBe(8)
+})
+
 test('a group for which there is no bell for the last worker is not started, and nothing of it stays', async () => {
   scripted.otherwise(() => 0)
   scripted.give('eventfd', 20, 21, -EMFILE)
@@ -38,7 +48,7 @@ test('a group for which there is no bell for the last worker is not started, and
     if (name === 'close') closed.push(fd!)
   })
   const queues = [0, 1, 2].map((index) => ({ tunFd: 10 + index, socketFd: 15 + index }))
-  const options = { queues, onReport: () => {}, onDeath: () => {} } as unknown as WorkerGroupOptions
+  const options = { queues, settings: {}, onReport: () => {}, onDeath: () => {} } as unknown as WorkerGroupOptions
   await expect(WorkerGroup.start(options)).rejects.toThrow(`errno ${EMFILE}`)
   expect(Thread.alive.size).toBe(0)
   expect(closed).toEqual([20, 21])

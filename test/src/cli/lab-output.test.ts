@@ -1,14 +1,6 @@
 // How the lab's results read, on terminals of every kind.
 import { describe, expect, test } from 'vitest'
-import {
-  droppedPackets,
-  invocation,
-  iperfText,
-  pingMatrix,
-  pingText,
-  statusText,
-  suggestions,
-} from '../../../src/cli/lab-output.ts'
+import { invocation, iperfText, pingMatrix, pingText, statusText, suggestions } from '../../../src/cli/lab-output.ts'
 import { formatBitrate, mark, shown, table, terminalOf } from '../../../src/cli/table.ts'
 import type { LabReport } from '../../../src/lab/lab.ts'
 import { LAB_DEFAULTS, planLab } from '../../../src/lab/plan.ts'
@@ -105,16 +97,6 @@ test('datagrams that the receiver was too slow for are told from those lost on t
     'a to b: UDP 100 Mbit/s in 1.0 s, 3 of 100 datagrams lost, 2 of them by a full socket buffer in b\n',
   )
   expect(iperfText({ ...udp, overflowedPackets: 0 })).toMatch(/datagrams lost\n$/)
-})
-
-test('dropped packets are summed over reasons and directions, and nothing else is, not their bytes', () => {
-  const counters = {
-    'outbound.packets.read': 100,
-    'outbound.dropped.no-route': 2,
-    'inbound.dropped.vni-unknown': 3,
-    'outbound.dropped-bytes.no-route': 2900,
-  }
-  expect(droppedPackets(counters)).toBe(5)
 })
 
 describe('the status of a lab', () => {

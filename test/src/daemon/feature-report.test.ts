@@ -38,6 +38,29 @@ describe('a feature', () => {
     expect(features.features[0]).toMatchObject({ on: false, why: 'refused by the kernel at work' })
   })
 
+  test('that is tried again after a refusal works until it is refused once more', () => {
+    const { log, features } = report()
+    const states = [1, 1, 2].map((refusals, look) => {
+      features.look({ 'downgrade.udp-gso': refusals })
+      const [{ on } = { on: null }] = features.features
+      if (look === 0) features.tryAgain({ 'downgrade.udp-gso': refusals })
+      return [on, features.counters()['downgrade.udp-gso']]
+    })
+    expect(states).toEqual([
+      [false, 0],
+      [true, 0],
+      [false, 1],
+    ])
+    expect(log.of('downgrade').map(({ fields }) => fields.feature)).toEqual(['tun-uso', 'udp-gso', 'udp-gso'])
+  })
+
+  test('that workers of before were refused is not held against those of now', () => {
+    const { features } = report()
+    features.begin([works('udp-gso', '127 segments a send')], { 'downgrade.udp-gso': 1 })
+    features.look({ 'downgrade.udp-gso': 1 })
+    expect(features.features[0]).toMatchObject({ on: true })
+  })
+
   test('that works is not spoken of', () => {
     const { log, features } = report()
     features.look({ 'downgrade.udp-gso': 0 })

@@ -1,5 +1,6 @@
 // The metrics page: exactly the names that were promised, every label from the start, values as counted.
 import { expect, test } from 'vitest'
+import { Counters } from '../../../dataplane/engine/counters.ts'
 import { DROP_REASON_NAMES } from '../../../dataplane/index.ts'
 import { type MetricFacts, Metrics } from '../../../src/daemon/metrics.ts'
 import { STORE_OPERATIONS } from '../../../src/store/metered-store.ts'
@@ -32,8 +33,8 @@ test('the names are those that were promised', async () => {
   expect(types.map((line) => line.split(' ')[2]).sort()).toEqual([...METRIC_NAMES].sort())
 })
 
-test('every drop reason is there from the start, with 0', async () => {
-  const lines = valuesOf(await page(), 'dropped_packets_total')
+test('every drop reason of an engine is there from the start, with 0', async () => {
+  const lines = valuesOf(await page({ counters: new Counters().snapshot() }), 'dropped_packets_total')
   for (const reason of DROP_REASON_NAMES) {
     expect(lines.filter((line) => line.includes(`reason="${reason}"`) && line.endsWith(' 0')).length).toBeGreaterThan(0)
   }
@@ -44,6 +45,23 @@ test('drops of the engine and of the kernel before it are told by direction and 
   expect(lines).toContain('flannelette_dropped_packets_total{direction="outbound",reason="no-route"} 7')
   expect(lines).toContain('flannelette_dropped_packets_total{direction="inbound",reason="rx-queue-full"} 3')
   expect(lines).toContain('flannelette_socket_dropped_datagrams_total 3')
+})
+
+test('what nobody counts has no value, rather than 0', async () => {
+  const kernel = { 'outbound.packets.passed': 6, 'inbound.bytes.passed': 90, 'inbound.dropped': 3, 'inbound.errors': 1 }
+  const lines = await page({ counters: kernel, workerRestarts: [], peersLastReceive: null, lostTraceRecords: null })
+  const ofTraffic = ['packets_total', 'packet_bytes_total', 'dropped_packets_total', 'io_calls_total']
+  const others = [
+    'batch_packets\\w*',
+    'socket_dropped_datagrams_total',
+    'worker_restarts_total',
+    'trace_lost_records_total',
+  ]
+  expect([...ofTraffic, ...others].flatMap((name) => valuesOf(lines, name))).toEqual([
+    'flannelette_packets_total{direction="outbound",side="underlay"} 6',
+    'flannelette_packet_bytes_total{direction="inbound",side="overlay"} 90',
+    'flannelette_dropped_packets_total{direction="inbound",reason="kernel"} 4',
+  ])
 })
 
 test('packets and bytes are told by direction and side', async () => {

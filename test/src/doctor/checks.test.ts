@@ -17,13 +17,19 @@ import {
 } from '../../support/doctor-facts.ts'
 import { expectFinding, type Row } from '../../support/expect-finding.ts'
 
+/** Packets that have gone out and come in. */
+const crossed = (sent: number, received: number) => ({
+  'outbound.packets.passed': sent,
+  'inbound.packets.passed': received,
+})
+
 const unseen = { seen: false, why: 'not permitted' } as const
 const feature = (name: string, on: boolean): Facts['view']['status'] =>
   status({ features: { [name]: { on, why: 'because' } } as never })
 const withFeature = (name: string, on: boolean, kernelRelease: string, more: Partial<Facts> = {}): Facts =>
   withStatus(feature(name, on) ?? {}, { kernelRelease, ...more })
 const later = (name: string, before: number, now: number): Facts =>
-  withStatus({ counters: { [name]: before, 'inbound.packets.read': 9 } }, { laterCounters: { [name]: now } })
+  withStatus({ counters: { [name]: before, 'inbound.packets.passed': 9 } }, { laterCounters: { [name]: now } })
 const file = (text: string | null, facts: Facts = healthy()): Facts => ({
   ...facts,
   subnetFile: { seen: true, value: text },
@@ -102,6 +108,10 @@ const DAEMON: readonly Row[] = [
   ['api-socket', 'not for users', healthy({ apiAnswers: unseen }), 'unseen', /not permitted/],
   ['drops', 'growing', later('inbound.dropped.unknown-peer', 3, 9), 'warning', /unknown-peer, 6 in .* 9 in all/],
   ['drops', 'of the past', later('inbound.dropped.unknown-peer', 3, 3), 'note', /3 packets were dropped earlier/],
+  ['drops', 'not counted', withStatus({ counters: {} }), 'unseen', /does not count/],
+  ['drops', 'by the kernel', later('outbound.dropped', 3, 9), 'warning', /outbound kernel, 6 in .* 9 in all/],
+  ['drops', 'none by the kernel', withStatus({ counters: { 'inbound.errors': 0 } }), 'ok', /no packets/],
+  ['drops', 'not seen again', withStatus({ counters: { 'inbound.dropped': 3 } }), 'note', /3 .* was not seen/],
   ['drops', 'mere noise', later('outbound.dropped.link-local-or-multicast', 3, 9), 'ok', /no packets/],
   [
     'silence',
@@ -119,7 +129,9 @@ const DAEMON: readonly Row[] = [
   ],
   ['silence', 'not for long', withPeers(peer(3, { traffic: traffic(900, '2026-03-01T11:59:31Z') })), 'ok', /come in/],
   ['silence', 'hardly anything sent', withPeers(peer(3, { traffic: traffic(100, null) })), 'ok', /come in/],
-  ['silence', 'all of them', withStatus({ counters: { 'outbound.packets.sent': 200 } }), 'warning', /200 packets/],
+  ['silence', 'all of them', withStatus({ counters: crossed(200, 0) }), 'warning', /200 packets/],
+  ['silence', 'nothing yet', withStatus({ counters: crossed(2, 0) }), 'ok', /nothing has come in yet; 2 packets/],
+  ['silence', 'not counted', withStatus({ counters: {} }), 'unseen', /does not count/],
   [
     'peers',
     'one left out',
@@ -131,6 +143,7 @@ const DAEMON: readonly Row[] = [
   ['peers', 'pending', withStatus({ pendingPeers: 2 }), 'warning', /2 peers are not programmed/],
   ['offenders', 'a stranger', offender('unknown-peer'), 'warning', /5 packets from 192\.0\.2\.9/],
   ['offenders', 'a node that forwards', offender('inner-source-spoofed'), 'warning', /inner-source-spoofed/],
+  ['offenders', 'nobody looks', withStatus({ dataplane: 'kernel' }), 'note', /kernel dataplane checks no source/],
   ['duplicate-identity', 'a cloned MAC', withPeers(peer(2, { vtepMac: '0a:00:00:00:00:01' })), 'error', /MAC 0a/],
   [
     'duplicate-identity',
@@ -144,7 +157,7 @@ const DAEMON: readonly Row[] = [
 const LEASE: readonly Row[] = [
   ['store', 'away', withStatus({ store: { name: 'etcd', reachable: false, why: 'refused' } }), 'warning', /refused/],
   ['lease', 'none', withStatus({ lease: null }), 'error', /no lease/],
-  ['lease', 'over', withLease({ expiresAt: new Date(NOW - 61_000).toISOString() }), 'error', /expired 1 m 1 s ago/],
+  ['lease', 'over', withLease({ expiresAt: new Date(NOW - 61_000).toISOString() }), 'error', /expired 1m1s ago/],
   ['lease', 'late', withLease({ expiresAt: new Date(NOW + 60_000).toISOString() }), 'warning', /was not renewed/],
   ['lease', 'reserved', withLease({ expiresAt: null }), 'ok', /never expires/],
   ['lease', 'outside the network', withNode({ network: '10.0.0.0/16' }), 'error', /outside the network/],
@@ -222,9 +235,7 @@ describe('doctor as a whole', () => {
   })
 
   test('each cause of silence comes with a test to tell it apart (firewall, hypervisor, port, MTU)', () => {
-    const [finding] = examine(withStatus({ counters: { 'outbound.packets.sent': 200 } })).filter(
-      ({ check }) => check === 'silence',
-    )
+    const [finding] = examine(withStatus({ counters: crossed(200, 0) })).filter(({ check }) => check === 'silence')
     expect(finding?.remedy).toMatch(
       /firewall: .*tcpdump.*; hypervisor .*nc -u 192\.0\.2\.2 8472.*; another port.*; MTU: flannelette ping/,
     )

@@ -1,5 +1,5 @@
-// The doorbell: each line rings, and a program that fails, as when the kernel overran it, is begun again. Its processes are
-// played by an event emitter.
+// The doorbell: each line rings, and a program that fails, as when the kernel overran it, is begun again. Its processes
+// are played by an event emitter.
 import { EventEmitter } from 'node:events'
 import { beforeEach, expect, test, vi } from 'vitest'
 import { ringOnChanges } from '../../../src/host/ip-monitor.ts'

@@ -153,12 +153,12 @@ test('the device’s counters are read by column, and an absent device has none'
     ' flannel.1: 100 2 3 4 0 0 0 0 500 6 7 8 0 0 0 0',
   ].join('\n')
   expect(deviceCounters('flannel.1', table)).toEqual({
-    'inbound.bytes.read': 100,
-    'inbound.packets.read': 2,
+    'inbound.bytes.passed': 100,
+    'inbound.packets.passed': 2,
     'inbound.errors': 3,
     'inbound.dropped': 4,
-    'outbound.bytes.sent': 500,
-    'outbound.packets.sent': 6,
+    'outbound.bytes.passed': 500,
+    'outbound.packets.passed': 6,
     'outbound.errors': 7,
     'outbound.dropped': 8,
   })

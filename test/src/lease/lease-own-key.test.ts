@@ -1,5 +1,5 @@
-// What became of the own key while nobody looked: behind a compaction, and while the machine slept. A manager on the store for
-// etcd, and an etcd in memory.
+// What became of the own key while nobody looked: behind a compaction, and while the machine slept. A manager on the
+// store for etcd, and an etcd in memory.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'

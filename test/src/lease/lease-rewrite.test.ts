@@ -1,4 +1,5 @@
-// The own lease written again with another public address: by compare-and-swap, and still ours when the answer got lost.
+// The own lease written again with another public address: by compare-and-swap, and still ours when the answer got
+// lost.
 import { expect, onTestFinished, test } from 'vitest'
 import { parseIpv4 } from '../../../dataplane/wire/address.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'

@@ -67,7 +67,10 @@ function messageAt(header: number): Seen {
   }
 }
 
-/** A message of {@link FRAMES} frames to that port, each in two pieces (or all in a row), and then all that the batch has is sent. */
+/**
+ * A message of {@link FRAMES} frames to that port, each in two pieces (or all in a row), and then all that the batch
+ * has is sent.
+ */
 function message(port: number, layout: 'pieces' | 'row'): Uint8Array[] {
   const frames = FRAME_SIZES.map((size, n) => countingBytes(size, port + n))
   const at = memory.reserve(2 * FRAMES * FRAME_BYTES)
@@ -162,6 +165,16 @@ describe('how long segmented sends are tried', () => {
     message(1, 'pieces')
     scripted.give('sendmmsg', 1)
     expect(send().counters.get('outbound.messages.resent')).toBe(0)
+  })
+
+  test('and they are tried again once the way out is another one', () => {
+    for (let round = 0; round < 3; round++) trySegments(EINVAL)
+    socket.forgetRefusals()
+    message(1, 'pieces')
+    seen.length = 0
+    scripted.give('sendmmsg', 1)
+    expect(send().errnos).toEqual([0])
+    expect(seen.map(({ bytes }) => bytes.length)).toEqual([FRAME_SIZES.reduce((sum, size) => sum + size)])
   })
 
   test('a refusal that single frames meet as well says nothing of segments', () => {

@@ -1,5 +1,5 @@
-// What the dgram driver does with what Node rarely says: failed receives, sends that fail without an errno, a queue that
-// nobody empties. Node's sockets are played; how it fares with real ones is in test/netns/dgram-socket.test.ts.
+// What the dgram driver does with what Node rarely says: failed receives, sends that fail without an errno, a queue
+// that nobody empties. Node's sockets are played; how it fares with real ones is in test/netns/dgram-socket.test.ts.
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { ECONNREFUSED, EINPROGRESS, EIO, ENETUNREACH } from '../../../../dataplane/io/errno.ts'
 import { DgramSocket } from '../../../../dataplane/io/node/dgram-socket.ts'

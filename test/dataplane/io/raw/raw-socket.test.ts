@@ -1,5 +1,6 @@
-// What the raw driver does with each refusal of a send, with the package played: nothing that could be kept is lost, and
-// every loss has its name. What it writes and how it fares with the real package is in test/netns/raw-socket.test.ts.
+// What the raw driver does with each refusal of a send, with the package played: nothing that could be kept is lost,
+// and every loss has its name. What it writes and how it fares with the real package is in
+// test/netns/raw-socket.test.ts.
 import { describe, expect, test } from 'vitest'
 import { reasonForSendErrno } from '../../../../dataplane/io/errno.ts'
 import type { RawSender } from '../../../../dataplane/io/raw/raw-package.ts'

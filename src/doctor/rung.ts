@@ -1,0 +1,52 @@
+// A rung of the ladder, what climbing needs, and from where it starts. Rungs are judged in ladder.ts and
+// ladder-sizes.ts.
+import type { EchoOptions, EchoResult } from '../host/echo.ts'
+import type { UdpAnswer } from '../host/udp-refusal.ts'
+
+export type RungName = 'store' | 'underlay' | 'vtep' | 'sizes' | 'pod-side'
+
+/**
+ * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it
+ * should. `skipped`: a rung below failed.
+ */
+export type Verdict = 'good' | 'bad' | 'unproven' | 'warning' | 'skipped'
+
+export interface Rung {
+  readonly name: RungName
+  readonly verdict: Verdict
+  readonly text: string
+  /** Average round trip in milliseconds, `null` where nothing was timed. */
+  readonly averageMs: number | null
+  /** What to type or look at next; `null` for a rung that holds. */
+  readonly next: string | null
+}
+
+/** What the ladder asks of the network. */
+export interface LadderTools {
+  echo(address: string, options: EchoOptions): Promise<EchoResult>
+  askUdpPort(address: string, port: number): Promise<UdpAnswer>
+  /** Wall clock, milliseconds since the epoch. */
+  now(): number
+}
+
+/** This end of the way. */
+export interface LadderPlace {
+  readonly underlayInterface: string
+  readonly underlayMtuBytes: number
+  readonly overlayDevice: string
+  readonly overlayMtuBytes: number
+  /** Between both, by the encapsulation. */
+  readonly overheadBytes: number
+  readonly port: number
+}
+
+export interface LadderOptions {
+  /** Echo requests a rung, at least 1. */
+  readonly count: number
+  /** `null` when nothing is known of this node's device: only the underlay can be asked then. */
+  readonly place: LadderPlace | null
+  readonly tools: LadderTools
+  readonly signal?: AbortSignal
+  /** Told of each rung as it is known. */
+  readonly onRung?: (rung: Rung) => void
+}

@@ -1,0 +1,12 @@
+// Whether an interface is up and has an address: a look without a program, so one may look often.
+import { networkInterfaces } from 'node:os'
+import { formatIpv4 } from '../../dataplane/index.ts'
+
+/** Only interfaces that are up are listed, and an address with a label under the label (`eth0:1`). */
+export function carriesAddress(interfaceName: string, address: number): boolean {
+  const text = formatIpv4(address)
+  return Object.entries(networkInterfaces()).some(([name, addresses = []]) => {
+    const same = name === interfaceName || name.startsWith(`${interfaceName}:`)
+    return same && addresses.some((info) => info.address === text)
+  })
+}

@@ -15,6 +15,7 @@ import { statusCommand } from './cli/status.ts'
 import { goWords } from './config/flag-values.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
+import { readerOf } from './log.ts'
 import { packageVersion } from './package-version.ts'
 
 const EXAMPLES = `Examples:
@@ -139,10 +140,12 @@ export async function start(): Promise<void> {
     process.exitCode = code
     if (!interrupt(reason)) process.exit(code)
   }
+  // systemd takes a priority in front of a line: a start that failed is to be found among the errors.
+  const priority = readerOf(process.stderr, process.env.JOURNAL_STREAM) === 'journal' ? '<3>' : ''
   const output: Output = {
     out: (text) => process.stdout.write(text),
     // What a command says of having been ended is not worth a second line.
-    err: (text) => void (ended === null && process.stderr.write(text)),
+    err: (text) => void (ended === null && process.stderr.write(priority + text)),
   }
   for (const [name, stream] of [
     ['output', process.stdout],

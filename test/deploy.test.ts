@@ -82,6 +82,10 @@ describe.each(UNITS)('%s', (name) => {
     expect(Number(settings.get('Service.WatchdogSec'))).toBeGreaterThan(5)
   })
 
+  test('has the daemon look again at a reload', () => {
+    expect(settings.get('Service.ExecReload')!.at(-1)).toBe('/bin/kill -HUP $MAINPID')
+  })
+
   test('keeps subnet.env over a restart', () => {
     expect(settings.get('Service.RuntimeDirectory')![0]).toMatch(/^flannel /)
     expect(settings.get('Service.RuntimeDirectoryPreserve')).toEqual(['yes'])

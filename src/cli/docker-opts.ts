@@ -35,6 +35,9 @@ export function dockerOptsCommand(): Command {
 }
 
 async function writeDockerOptions({ f, d, i, c, m, k }: Flags): Promise<void> {
+  if (!/^[A-Za-z_]\w*$/.test(k)) {
+    throw new FlanneletteError('usage', `-k ${k} is no name of a variable`, { remedy: 'give one such as DOCKER_OPTS' })
+  }
   const subnetFile = read(f)
   const both = i === undefined && c === undefined
   const wanted = { individual: i ?? both, combined: c ?? both, key: k, ipMasq: m === undefined }

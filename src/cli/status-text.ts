@@ -57,7 +57,9 @@ function facts({ status }: StatusReport, nowMs: number): string {
           ['renewal', until(lease.renewsAt)],
         ]
   if (node !== null) lines.push(['device', `${node.device}, MTU ${node.mtu}, VNI ${node.vni}, UDP port ${node.port}`])
-  lines.push(['store', store.reachable ? `${store.name} answers` : `${store.name} is away: ${store.why}`])
+  // Before the lease a store may answer that there is nothing to start with: `why` says so.
+  const why = store.why === '' ? '' : `: ${store.why}`
+  lines.push(['store', `${store.name} ${store.reachable ? 'answers' : 'is away'}${why}`])
   lines.push(['table', `generation ${status.generation}, ${status.peers.length} peers, ${status.pendingPeers} pending`])
   return lines.map(([name, text]) => `${name!.padEnd(10)} ${text}\n`).join('')
 }

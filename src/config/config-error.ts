@@ -20,7 +20,7 @@ export class ConfigError extends FlanneletteError {
   }
 }
 
-const REMEDY = 'correct the network config and start again'
+const REMEDY = 'correct the network config'
 
 /** Runs a decoder; what it says of the JSON becomes an error for people. `within`: the object that it reads. */
 export function asConfigError<T>(decode: () => T, within = ''): T {

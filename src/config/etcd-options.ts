@@ -29,10 +29,13 @@ export interface EtcdFlags {
   readonly etcdPassword?: string
 }
 
-/** @throws FlanneletteError `usage` for values that contradict each other or name no server */
-export function etcdOptions(flags: EtcdFlags): EtcdOptions {
+/**
+ * `sourceOf` says who set a flag, for complaints: the flag itself or a variable.
+ * @throws FlanneletteError `usage` for values that contradict each other or name no server
+ */
+export function etcdOptions(flags: EtcdFlags, sourceOf = (name: string) => `--${name}`): EtcdOptions {
   const options = {
-    endpoints: parseEndpoints(flags.etcdEndpoints),
+    endpoints: parseEndpoints(flags.etcdEndpoints, sourceOf('etcd-endpoints')),
     prefix: cleanPrefix(flags.etcdPrefix),
     keyFile: flags.etcdKeyfile || null,
     certFile: flags.etcdCertfile || null,
@@ -42,26 +45,26 @@ export function etcdOptions(flags: EtcdFlags): EtcdOptions {
   }
   if ((options.keyFile === null) !== (options.certFile === null)) {
     const missing = options.keyFile === null ? '--etcd-keyfile' : '--etcd-certfile'
-    const given = options.keyFile === null ? '--etcd-certfile' : '--etcd-keyfile'
+    const given = sourceOf(options.keyFile === null ? 'etcd-certfile' : 'etcd-keyfile')
     throw new FlanneletteError('usage', `${given} without ${missing}`, { remedy: 'give both, or neither' })
   }
   return options
 }
 
 /** A comma list; blanks around an endpoint do not count, and without a scheme it is plain HTTP. */
-export function parseEndpoints(text: string): string[] {
+export function parseEndpoints(text: string, source = '--etcd-endpoints'): string[] {
   const endpoints = text
     .split(',')
     .map((part) => part.trim())
     .filter((part) => part !== '')
-    .map(parseEndpoint)
+    .map((part) => parseEndpoint(part, source))
   if (endpoints.length > 0) return [...new Set(endpoints)]
-  throw new FlanneletteError('usage', '--etcd-endpoints names no server', {
+  throw new FlanneletteError('usage', `${source} names no server`, {
     remedy: `give one or more, for example ${DEFAULT_ETCD_ENDPOINTS}`,
   })
 }
 
-function parseEndpoint(text: string): string {
+function parseEndpoint(text: string, source: string): string {
   const scheme = /^https?:\/\//i.test(text) ? '' : 'http://'
   let url: URL | null = null
   try {
@@ -73,7 +76,7 @@ function parseEndpoint(text: string): string {
   const user = url !== null && (url.username !== '' || url.password !== '')
   if (url === null || user || !/^https?:$/.test(url.protocol) || url.hostname === '' || url.pathname.length > 1) {
     const shown = user ? `${url?.protocol}//…@${url?.host}` : text
-    throw new FlanneletteError('usage', `--etcd-endpoints: ${shown} is no endpoint`, {
+    throw new FlanneletteError('usage', `${source}: ${shown} is no endpoint`, {
       remedy: user ? 'give --etcd-username and --etcd-password' : 'give http://HOST:PORT or https://HOST:PORT',
     })
   }

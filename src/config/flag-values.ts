@@ -50,6 +50,12 @@ export class FlagValues {
     return this.list(name).at(-1) ?? null
   }
 
+  /** The flag or variable that decided. */
+  source(name: string): string {
+    const { source, origin } = this.#setting(name)
+    return origin === 'default' ? `--${name}` : source
+  }
+
   /** Empty without a value. */
   text(name: string): string {
     return this.said(name)?.text ?? ''
@@ -136,16 +142,24 @@ function wrong(said: string, what: string, remedy: string): FlanneletteError {
 /** What Kubernetes puts into the environment of every pod for a service called flannelette. */
 const OF_A_SERVICE = /^FLANNELLETTE_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_\w+)?)$/
 
-/** Variables with our name that set nothing. flannel's are left alone: its own programs read more of them. */
+/**
+ * Variables with our name that set nothing, and those with flannel's that are nearly one of its flags: other programs of
+ * flannel's read more of them.
+ */
 function strangers(environment: Environment): string[] {
-  const known = FLAGS.map(({ name }) => variableOf('FLANNELLETTE', name))
-  return Object.keys(environment)
-    .filter((name) => name.startsWith('FLANNELLETTE_') && !known.includes(name) && !OF_A_SERVICE.test(name))
-    .map((name) => {
-      const close = nearest(name, known)
-      return `${name} sets nothing${close === null ? '' : `: ${close} is meant?`}`
-    })
+  const ours = FLAGS.map(({ name }) => variableOf('FLANNELLETTE', name))
+  const theirs = FLAGS.filter(({ from }) => from === 'flannel').map(({ name }) => variableOf('FLANNELD', name))
+  const meant = (close: string | null) => (close === null ? '' : `: ${close} is meant?`)
+  return Object.keys(environment).flatMap((name) => {
+    if (ours.includes(name) || theirs.includes(name) || OF_A_SERVICE.test(name)) return []
+    if (name.startsWith('FLANNELLETTE_')) return [`${name} sets nothing${meant(nearest(name, ours))}`]
+    const close = name.startsWith(THEIR_PREFIX) ? nearest(withoutPrefix(name), theirs.map(withoutPrefix)) : null
+    return close === null ? [] : [`${name} sets nothing${meant(THEIR_PREFIX + close)}`]
+  })
 }
+
+const THEIR_PREFIX = 'FLANNELD_'
+const withoutPrefix = (name: string) => name.slice(THEIR_PREFIX.length)
 
 /** What a program inherits that shall do as its command line says. */
 export function withoutFlagVariables(environment: Environment): Record<string, string | undefined> {

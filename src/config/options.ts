@@ -85,9 +85,10 @@ export function runOptions(values: FlagValues): RunOptions {
   const driver = values.choice<WorkerDriver>('driver')
   const workers = values.integer('workers')
   refuseWorkersOf(driver, workers)
+  const etcd = etcdOf(values)
   return {
     store: values.text('store'),
-    etcd: etcdOf(values),
+    etcd,
     ...underlayWishes(values),
     subnetFile: values.text('subnet-file'),
     ...(values.said('docker-opts-file') === null ? {} : { dockerOptsFile: values.text('docker-opts-file') }),
@@ -115,7 +116,7 @@ export function runOptions(values: FlagValues): RunOptions {
     onExit: values.choice('on-exit'),
     logFormat: values.choice('log-format'),
     verbose: values.integer('v') > 0,
-    notices: [...values.notices, ...flagsWithoutEffect(values)],
+    notices: [...values.notices, ...flagsWithoutEffect(values), ...idleEtcdFlags(values, etcd)],
   }
 }
 
@@ -127,8 +128,26 @@ function flagsWithoutEffect(values: FlagValues): string[] {
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
 }
 
+/** Flags for etcd that come to nothing: whoever gave them believes in something that is not so. */
+function idleEtcdFlags(values: FlagValues, { endpoints }: EtcdOptions): string[] {
+  const given = values.settings.filter(({ flag, origin }) => origin !== 'default' && flag.name.startsWith('etcd-'))
+  const idle = (names: readonly string[] | null, why: string) =>
+    given
+      .filter(({ flag, values: some }) => some.length > 0 && (names === null || names.includes(flag.name)))
+      .map(({ source }) => `${source} has no effect${why}`)
+  const store = values.text('store')
+  if (store !== 'etcd') return idle(null, ` with --store ${store}`)
+  const plain = endpoints.every((endpoint) => endpoint.startsWith('http:'))
+  return [
+    ...(plain ? idle(TLS_FLAGS, ': no endpoint of etcd begins with https://') : []),
+    ...(values.text('etcd-username') === '' ? idle(['etcd-password'], ' without --etcd-username') : []),
+  ]
+}
+
+const TLS_FLAGS = ['etcd-keyfile', 'etcd-certfile', 'etcd-cafile']
+
 function etcdOf(values: FlagValues): EtcdOptions {
-  return etcdOptions({
+  const flags = {
     etcdEndpoints: values.text('etcd-endpoints'),
     etcdPrefix: values.text('etcd-prefix'),
     etcdKeyfile: values.text('etcd-keyfile'),
@@ -136,7 +155,8 @@ function etcdOf(values: FlagValues): EtcdOptions {
     etcdCafile: values.text('etcd-cafile'),
     etcdUsername: values.text('etcd-username'),
     etcdPassword: values.text('etcd-password'),
-  })
+  }
+  return etcdOptions(flags, (name) => values.source(name))
 }
 
 function underlayWishes(values: FlagValues): UnderlayWishes {

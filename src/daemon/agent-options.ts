@@ -16,6 +16,8 @@ export interface HostWork {
   /** Resolves once they are there, or it is logged why not. */
   start(local: LocalVtep, mode: FirewallMode): Promise<void>
   stop(mode: 'keep' | 'remove'): Promise<void>
+  /** The next look at them is not waited for. */
+  lookNow(): void
   /** What this node lacks on its host, in one phrase; `null` when nothing. */
   problem(): string | null
 }

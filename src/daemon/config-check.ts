@@ -30,7 +30,14 @@ export class ConfigCheck {
 
   start(): void {
     if (this.#stopped) return
-    this.#timer = this.#options.clock.after(PERIOD_MS, () => void this.#look().finally(() => this.start()))
+    this.#timer?.cancel()
+    this.#timer = this.#options.clock.after(PERIOD_MS, () => this.lookNow())
+  }
+
+  /** In place of the next look. */
+  lookNow(): void {
+    this.#timer?.cancel()
+    void this.#look().finally(() => this.start())
   }
 
   stop(): void {

@@ -38,7 +38,8 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     reader: readerOf(process.stderr, process.env.JOURNAL_STREAM),
   })
   for (const notice of options.notices) log.warn('option-without-effect', notice)
-  const signals = new SignalWait()
+  const onTerminal = process.stdin.isTTY || process.stderr.isTTY
+  const signals = new SignalWait(onTerminal ? [...STOP_SIGNALS, 'SIGHUP'] : STOP_SIGNALS)
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
   const dataplane = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
@@ -61,6 +62,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     ...(options.dockerOptsFile === undefined ? {} : { dockerOptsFile: options.dockerOptsFile }),
     renewMarginMs: options.renewMarginMinutes * 60_000,
   })
+  if (!onTerminal) process.on('SIGHUP', () => lookAgain(agent, log))
   if (!state.exists) await requireStore(store, clock)
   await state.claim()
   const operations = new Operations({ agent, dataplane, store, clock, log, options })
@@ -71,6 +73,13 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     operations.stop()
     log.close()
   }
+}
+
+/** What SIGHUP means to a service, and to whoever sends it to all daemons of a host: no end of the pod network. */
+function lookAgain(agent: NodeAgent, log: Log): void {
+  const rest = 'flags, variables and the network config take a restart'
+  log.info('reload', `SIGHUP: looking at rules, routes and the config in the store now; ${rest}`)
+  agent.lookNow()
 }
 
 /** A node that remembers nothing cannot start without its store: then not even the state directory is made. */
@@ -109,14 +118,17 @@ function cutOff(log: Log): Promise<void> {
   })
 }
 
-/** The first SIGTERM or SIGINT; a second one ends the process at once, as an impatient person expects. */
+const STOP_SIGNALS: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT']
+
+/** The first of the signals; a second one ends the process at once, as an impatient person expects. */
 class SignalWait {
   readonly first: Promise<NodeJS.Signals>
 
-  constructor() {
+  /** With a terminal SIGHUP is one of them: it says that the terminal was closed. */
+  constructor(names: readonly NodeJS.Signals[]) {
     this.first = new Promise((resolve) => {
       let seen = false
-      for (const name of ['SIGTERM', 'SIGINT'] as const) {
+      for (const name of names) {
         process.on(name, () => {
           if (seen) process.exit(EXIT.interrupted)
           seen = true

@@ -129,13 +129,18 @@ export class HealthWatch {
     const { store, manager, peers } = this.#agent
     const pending = this.#agent.local === null ? 0 : this.#dataplane.pendingPeers()
     return [
-      ...(store.reachable ? [] : [`the store is away, forwarding goes on by the last table: ${store.why}`]),
+      ...storeNotes(store, manager !== null),
       ...(manager?.state === 'suspect' ? ['the lease is not confirmed by the store'] : []),
       ...(pending > 0 ? [`${pending} peers are not programmed yet`] : []),
       ...(this.#agent.hostProblem === null ? [] : [this.#agent.hostProblem]),
-      ...(peers.conflicts.length > 0 ? [`${peers.conflicts.length} leases contradict each other`] : []),
+      ...(peers.conflicts.length > 0 ? ['leases contradict each other'] : []),
     ]
   }
+}
+
+function storeNotes({ reachable, why }: NodeAgent['store'], hasLease: boolean): string[] {
+  if (!hasLease) return why === '' ? [] : [why]
+  return reachable ? [] : [`the store is away, forwarding goes on by the last table: ${why}`]
 }
 
 function since(what: string, wallMs: number | null): string {

@@ -81,6 +81,13 @@ export class HostIntegration implements HostWork {
     for (const command of commands) await takeAway(command)
   }
 
+  lookNow(): void {
+    if (this.#timer === null || this.#stopped) return // nothing is kept, or a look is under way
+    this.#timer.cancel()
+    this.#timer = null
+    this.#pass = this.#look()
+  }
+
   problem(): string | null {
     return this.#problems[0] ?? null
   }
@@ -91,6 +98,7 @@ export class HostIntegration implements HostWork {
     const { blackholeRoute, clock, resyncMs } = this.#options
     if (this.#stopped || (this.#keeper?.keeps !== true && !blackholeRoute)) return
     this.#timer = clock.after(resyncMs, () => {
+      this.#timer = null
       this.#pass = this.#look()
     })
   }

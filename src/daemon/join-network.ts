@@ -1,10 +1,11 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
 import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
+import { checkNetworkConfig } from '../config/check-network-config.ts'
 import { chooseMtu, smallestOverlayBytes } from '../config/mtu.ts'
-import { type NetworkConfig, parseNetworkConfig } from '../config/network-config.ts'
+import type { NetworkConfig } from '../config/network-config.ts'
 import { type KnownSubnets, readSubnetFile } from '../config/subnet-file.ts'
-import { type TunnelBackend, tunnelBackend } from '../config/tunnel-backend.ts'
+import type { TunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
@@ -15,6 +16,15 @@ import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
 import type { AgentOptions } from './agent-options.ts'
 import type { VtepOutline } from './dataplane.ts'
 import { withdrawStale } from './published-subnet.ts'
+import {
+  AWAY_RETRY_MS,
+  FIRST_BACKOFF_MS,
+  isAway,
+  isOutage,
+  LONGEST_BACKOFF_MS,
+  readConfig,
+  type TellStore,
+} from './start-config.ts'
 import type { KeptLease } from './state-directory.ts'
 
 export interface JoinedNetwork {
@@ -28,25 +38,20 @@ export interface JoinedNetwork {
   readonly fresh: boolean
   /** False when the lease comes from the state directory because the store is away. */
   readonly confirmed: boolean
-  /** What the store said when it was away. */
-  readonly why: string
 }
 
-const FIRST_BACKOFF_MS = 1000
-const LONGEST_BACKOFF_MS = 30_000
-/** Between two calls to a server that does not answer, as flannel has it. */
-const AWAY_RETRY_MS = 1000
-
 /** @throws FlanneletteError whatever keeps the node from joining */
-export async function joinNetwork(options: AgentOptions, signal: AbortSignal): Promise<JoinedNetwork> {
+export async function joinNetwork(
+  options: AgentOptions,
+  signal: AbortSignal,
+  tell: TellStore = () => {},
+): Promise<JoinedNetwork> {
   const { state, log } = options
   state.prepare()
   const kept = state.readLease()
   forgetStaleFiles(kept === null ? {} : { subnet: kept.lease.subnet }, options)
-  const { raw, outage } = await readConfig(options, kept, signal)
-  const config = parseNetworkConfig(raw)
-  const backend = tunnelBackend(config)
-  for (const notice of [...config.notices, ...backend.notices]) log.warn('config-notice', notice)
+  const { raw, config, backend, outage } = await readConfig({ options, kept, signal, tell })
+  for (const { message } of checkNetworkConfig(raw).findings) log.warn('config-notice', message)
   const networks = { network: config.network, ipv6Network: config.ipv6?.network ?? null }
   forgetStaleFiles(networks, options)
   const underlay = await chooseUnderlay(options)
@@ -54,7 +59,7 @@ export async function joinNetwork(options: AgentOptions, signal: AbortSignal): P
   const outline = outlineOf(config, backend, underlay, log)
   await options.dataplane.prepare(outline)
   await options.claimIdentity(publicIp)
-  const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal })
+  const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal, tell })
   const { subnet } = granted.lease
   forgetStaleFiles({ ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
   return { rawConfig: raw, config, backend, underlay, outline, ...granted }
@@ -89,13 +94,14 @@ interface LeaseSearch {
   readonly config: NetworkConfig
   readonly backend: TunnelBackend
   readonly publicIp: number
-  /** Set when the store is already known to be away. */
+  /** Set when the store is already known to be away, or to hold no config that could be used. */
   readonly outage: FlanneletteError | null
   readonly signal: AbortSignal
+  readonly tell: TellStore
 }
 
 /** What came of the search; see JoinedNetwork. */
-type Granted = Pick<JoinedNetwork, 'lease' | 'fresh' | 'confirmed' | 'why'>
+type Granted = Pick<JoinedNetwork, 'lease' | 'fresh' | 'confirmed'>
 
 async function obtainLease(search: LeaseSearch): Promise<Granted> {
   const { options, outage } = search
@@ -106,7 +112,7 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
       const { lease, fresh } = await acquire(search)
       const fields = { mac: formatMac(vtepMacOf(lease.attributes) ?? 0), revision: lease.revision }
       log.info('lease-acquired', `lease ${formatPrefix(lease.subnet)} is ours`, fields)
-      return { lease, fresh, confirmed: true, why: '' }
+      return { lease, fresh, confirmed: true }
     } catch (error) {
       if (!isOutage(error)) throw error
       away = error
@@ -114,11 +120,9 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
   }
   const kept = search.kept?.lease
   if (!isUsable(search, kept)) throw away
-  log.warn(
-    'degraded-start',
-    `the store is away (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`,
-  )
-  return { lease: kept, fresh: false, confirmed: false, why: away.message }
+  const why = away.code === 'config-invalid' ? 'the config in the store cannot be used' : 'the store is away'
+  log.warn('degraded-start', `${why} (${away.message}): starting from the kept lease ${formatPrefix(kept.subnet)}`)
+  return { lease: kept, fresh: false, confirmed: false }
 }
 
 /** Whether the kept lease is one that this node may start from. */
@@ -131,7 +135,7 @@ function isUsable({ publicIp, config }: LeaseSearch, kept: Lease | undefined): k
  * all else is the caller's.
  */
 async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fresh'>> {
-  const { options, config, publicIp, signal } = search
+  const { options, config, publicIp, signal, tell } = search
   const { store, clock, log } = options
   const kept = search.kept?.lease
   const remembered = readSubnetFile(options.subnetFile)
@@ -149,8 +153,10 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
   for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
     try {
       const lease = await withDeadline(clock, store.acquire(request), store.name)
+      tell(true, '')
       return { lease, fresh }
     } catch (error) {
+      tell(!isOutage(error), messageOf(error))
       const waited = isAway(error) ? store.remote && !isUsable(search, kept) : isRetryable(error)
       if (!waited || signal.aborted) throw error
       log.error('lease-unavailable', `no lease yet, trying again: ${(error as FlanneletteError).oneLine}`)
@@ -159,13 +165,18 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
   }
 }
 
-/** For vxlan with a MAC: from the state directory, else that of the lease we take over, else a new one. */
-function attributesFor({ options, config, backend, publicIp }: LeaseSearch, existing: Lease | null): LeaseAttributes {
+/**
+ * For vxlan with a MAC: from the state directory, else that of the lease we take over, else a new one. What is remembered
+ * of another public address is not used: the lease of that time may live for a day yet, or it is the lease of the host
+ * that this one is a copy of, and a kernel that knows one MAC from two leases sends to one of both only.
+ */
+function attributesFor(search: LeaseSearch, existing: Lease | null): LeaseAttributes {
+  const { options, kept, config, backend, publicIp } = search
   const common = { publicIp, publicIpv6: null, backendType: backend.leaseType }
   if (backend.encapsulation === 'udp') return common
-  const { state, random } = options
   const inherited = existing === null ? null : vtepMacOf(existing.attributes)
-  const mac = state.readMac() ?? inherited ?? randomMac(random)
+  const remembered = kept === null || kept.lease.attributes.publicIp === publicIp ? options.state.readMac() : null
+  const mac = remembered ?? inherited ?? randomMac(options.random)
   const backendData = vxlanData(backend.vni, mac)
   // One device for both families: the MAC of the IPv6 half is the same.
   return { ...common, backendData, ...(config.ipv6 === null ? {} : { backendV6Data: backendData }) }
@@ -188,35 +199,8 @@ async function chooseUnderlay(options: AgentOptions): Promise<UnderlayInterface>
   return underlay
 }
 
-/**
- * Waits for a config that is not there yet, and for a server that does not answer. With a kept lease a store that is
- * away is survived.
- */
-async function readConfig(options: AgentOptions, kept: KeptLease | null, signal: AbortSignal) {
-  const { store, clock, log } = options
-  for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
-    try {
-      return { raw: await withDeadline(clock, store.readNetworkConfig(), store.name), outage: null }
-    } catch (error) {
-      if (isOutage(error) && kept !== null) return { raw: kept.config, outage: error }
-      if (!(error instanceof FlanneletteError) || signal.aborted) throw error
-      const away = store.remote && isAway(error)
-      if (!away && error.code !== 'config-missing') throw error
-      if (away) log.warn('store-awaited', `waiting for the store: ${error.oneLine}`)
-      else log.warn('config-missing', `waiting for the network config: ${error.oneLine}`)
-      await delay(clock, away ? AWAY_RETRY_MS : backoffMs, signal)
-    }
-  }
-}
-
-/** The store says nothing, or nothing but no: what is known already has to do. */
-function isOutage(error: unknown): error is FlanneletteError {
-  return isAway(error) || (error instanceof FlanneletteError && error.code === 'store-refused')
-}
-
-/** No answer. */
-function isAway(error: unknown): error is FlanneletteError {
-  return error instanceof FlanneletteError && error.code === 'store-unreadable'
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 function isRetryable(error: unknown): boolean {

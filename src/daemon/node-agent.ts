@@ -45,8 +45,8 @@ export class NodeAgent {
   /** The last move to another underlay address or MTU: nothing is stopped in the middle of it. */
   #moving: Promise<void> = Promise.resolve()
   #state: AgentState = 'starting'
-  #storeWhy = ''
-  #storeReachable = true
+  #storeWhy = 'not asked yet'
+  #storeReachable = false
   #dataplaneStarted = false
   /** Granted in this start: to be given back if it fails. */
   #freshLease: Lease | null = null
@@ -70,7 +70,10 @@ export class NodeAgent {
   /** Resolves once the node forwards. @throws FlanneletteError when it cannot; nothing is left behind then */
   async start(): Promise<void> {
     try {
-      const joined = await joinNetwork(this.#options, this.#stopping.signal)
+      const joined = await joinNetwork(this.#options, this.#stopping.signal, (reachable, why) => {
+        this.#storeReachable = reachable
+        this.#storeWhy = why
+      })
       if (joined.fresh) this.#freshLease = joined.lease
       if (this.#stopping.signal.aborted) return await this.#options.dataplane.stop('keep')
       const local = localVtep(joined)
@@ -133,6 +136,13 @@ export class NodeAgent {
     return this.#peers
   }
 
+  /** Looks at once at what is otherwise looked at from time to time. */
+  lookNow(): void {
+    this.#options.hostWork.lookNow()
+    this.#configCheck?.lookNow()
+  }
+
+  /** `why` also tells what a start waits for although the store answers. */
   get store(): { readonly name: string; readonly reachable: boolean; readonly why: string } {
     return { name: this.#options.store.name, reachable: this.#storeReachable, why: this.#storeWhy }
   }
@@ -140,8 +150,6 @@ export class NodeAgent {
   async #forward(joined: JoinedNetwork): Promise<void> {
     const { options } = { options: this.#options }
     if (!joined.confirmed) {
-      this.#storeReachable = false
-      this.#storeWhy = joined.why
       await this.#peers.offer(options.state.readLeases(), joined.lease, 'leases kept from the last run')
     }
     this.#manager = new LeaseManager(joined.lease, joined.confirmed, {

@@ -43,7 +43,7 @@ export interface LeaseManagerOptions {
   onLeases(leases: readonly Lease[]): void
   /** The own lease was written again or taken over: revision and expiry are new. */
   onOwnLease(lease: Lease): void
-  /** The store answers, or does not, with the reason. Only changes are told. */
+  /** The store answers, or does not, with the reason. Only changes are told, also those of the reason. */
   onStore(reachable: boolean, why: string): void
   /** The lease is somebody else's. Called once; the manager has stopped. */
   onLost(error: FlanneletteError): void
@@ -66,6 +66,7 @@ export class LeaseManager {
   /** The last renewal failed. */
   #refused = false
   #reachable: boolean | null = null
+  #why = ''
   #renewAtBootMs = 0
   #expiresAtBootMs = 0
   #lastTickBootMs: number
@@ -251,8 +252,9 @@ export class LeaseManager {
   }
 
   #tellStore(reachable: boolean, why: string): void {
-    if (this.#reachable === reachable) return
+    if (this.#reachable === reachable && this.#why === why) return
     this.#reachable = reachable
+    this.#why = why
     this.#options.onStore(reachable, why)
   }
 

@@ -1,7 +1,7 @@
 // A real daemon as those see it who look after it: probes while it waits and when it is ready, metrics of real packets,
 // the status command on a living and a dead daemon, and what systemd is told from the start to the end.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { rmSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
@@ -15,6 +15,7 @@ import {
   writeConfig,
 } from '../support/daemon-under-test.ts'
 import { datagramReceiver } from '../support/datagram-receiver.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 const LIMIT_MS = 10_000
 const PORTS = ['--healthz-ip', '127.0.0.1', '--healthz-port', '8081', '--metrics-address', ':9401']
@@ -83,7 +84,7 @@ test('probes and status follow a node from waiting to ready to dead, and metrics
   expect(status(a)).toMatchObject({ code: 4, out: expect.stringContaining('192.0.2.1 not answering') })
 })
 
-test('systemd is told when the node is ready, how it is, that it lives, and that it stops', async () => {
+test('systemd is told when the node is ready, how it is, that it lives, and that it stops; a reload ends nothing', async () => {
   const [host] = twoHosts()
   const path = join(host.stateDirectory, '..', 'notify')
   const received = datagramReceiver(path)
@@ -91,6 +92,8 @@ test('systemd is told when the node is ready, how it is, that it lives, and that
   const told: string[] = []
   await expect.poll(() => told.push(...received()) && told, { timeout: LIMIT_MS }).toContain('READY=1')
   await expect.poll(() => told.push(...received()) && told, { timeout: LIMIT_MS }).toContain('WATCHDOG=1')
+  process.kill(daemon.pid, 'SIGHUP')
+  await expect.poll(() => daemon.output, { timeout: LIMIT_MS }).toContain('"event":"reload"')
   expect((await daemon.end('SIGTERM')).exitCode).toBe(0)
   told.push(...received())
   const signs = told.filter((line) => line !== 'WATCHDOG=1')
@@ -98,6 +101,19 @@ test('systemd is told when the node is ready, how it is, that it lives, and that
   expect(signs.indexOf('READY=1')).toBeGreaterThan(0)
   expect(told.join('\n')).toMatch(/STATUS=ready: 10\.244\.\d+\.0\/24, 0 peers, \d+ packets dropped/)
   expect(signs.at(-1)).toBe('STOPPING=1')
+})
+
+test('under systemd a start that fails is an error in the journal, in one line', () => {
+  const path = join(temporaryDirectory(), 'journal')
+  const journal = openSync(path, 'w')
+  const { dev, ino } = fstatSync(journal)
+  const env = { ...process.env, JOURNAL_STREAM: `${dev}:${ino}` }
+  const argv = [mainProgram(), 'run', '--etcd-endpoint=http://192.0.2.9:2379']
+  const { status: code } = spawnSync(process.execPath, argv, { env, stdio: ['ignore', 'ignore', journal] })
+  closeSync(journal)
+  const line =
+    "<3>flannelette: unknown option '--etcd-endpoint' (Did you mean --etcd-endpoints?); see flannelette run --help\n"
+  expect([code, readFileSync(path, 'utf8')]).toEqual([2, line])
 })
 
 test('a port that is taken is a start that fails, before the lease is taken', async () => {

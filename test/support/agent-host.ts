@@ -7,6 +7,7 @@ import type { AgentOptions } from '../../src/daemon/agent-options.ts'
 import { NodeAgent } from '../../src/daemon/node-agent.ts'
 import { StateDirectory } from '../../src/daemon/state-directory.ts'
 import type { UnderlayInterface } from '../../src/host/underlay-interface.ts'
+import type { LeaseStore } from '../../src/store/lease-store.ts'
 import { MemoryLeases } from '../../src/store/memory.ts'
 import { FakeDataplane } from './fake-dataplane.ts'
 import { FakeHostWork } from './fake-host-work.ts'
@@ -66,4 +67,21 @@ export async function started(host: Host, changes: Partial<AgentOptions> = {}) {
   const node = host.boot(changes)
   await node.agent.start()
   return node
+}
+
+/** The same store, but reached over a network. */
+export function remote(store: LeaseStore): LeaseStore {
+  return {
+    name: store.name,
+    renewal: store.renewal,
+    remote: true,
+    readNetworkConfig: () => store.readNetworkConfig(),
+    acquire: (request) => store.acquire(request),
+    renew: (lease) => store.renew(lease),
+    release: (lease) => store.release(lease),
+    read: (subnet) => store.read(subnet),
+    watch: (signal) => store.watch(signal),
+    publishReady: () => store.publishReady(),
+    close: () => store.close(),
+  }
 }

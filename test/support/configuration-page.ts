@@ -132,7 +132,8 @@ Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subne
 | \`PREFIX/config\`, \`PREFIX/subnets/KEY\` in etcd | network config and leases, byte for byte as flannel writes them; a lease hangs on an etcd lease of 24 h, one without such is a reservation, which never expires |
 | \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |
 
-Two nodes on one host need their own \`--subnet-file\`, \`--state-dir\` and VNI, and only one of them may write rules: the other gets
+Two nodes on one host, each of a network of its own, need their own \`--subnet-file\`, \`--state-dir\` and VNI, and their networks a \`Port\`
+each unless both have \`--dataplane kernel\`, which alone can share one. Only one of them may write rules: the other gets
 \`--iptables-forward-rules=false\` and no \`--ip-masq\`.
 
 ## Exit codes

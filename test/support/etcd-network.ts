@@ -9,7 +9,7 @@ import { silentLog } from '../../src/log.ts'
 import { EtcdConnection } from '../../src/store/etcd/connection.ts'
 import { type Host, RunningDaemon } from './daemon-under-test.ts'
 import { etcdOptionsFor } from './etcd-harness.ts'
-import { EtcdServer, startCluster } from './etcd-server.ts'
+import { CLIENT_PORT, EtcdServer, startCluster } from './etcd-server.ts'
 import { ip, ownNamespace } from './own-namespace.ts'
 import { temporaryDirectory } from './temporary-directory.ts'
 
@@ -50,7 +50,7 @@ export class Underlay {
 
   /** One member at 192.0.2.101, with the network config. */
   async etcd(): Promise<EtcdServer> {
-    const server = await EtcdServer.launch({ ...this.place(101), clientPort: 2379, peerPort: 2380 })
+    const server = await EtcdServer.launch({ ...this.place(101), clientPort: CLIENT_PORT, peerPort: 2380 })
     onTestFinished(() => server.stop())
     await server.ready()
     server.ctl('put', `${PREFIX}/config`, CONFIG)
@@ -187,7 +187,7 @@ export function pingLosses(from: Place, address: string): string {
 
 /** From now on a place's connections to etcd are reset, until the returned function is called. */
 export function rejectEtcd(place: Place): () => void {
-  return filter(place, ['output'], 'tcp dport 2379 reject with tcp reset')
+  return filter(place, ['output'], `tcp dport ${CLIENT_PORT} reject with tcp reset`)
 }
 
 /** From now on an etcd member there neither hears the others nor is heard by them, while clients reach it. */
@@ -197,7 +197,7 @@ export function cutPeers(place: Place): () => void {
 
 /** From now on nothing arrives at a place, or leaves it, that is of etcd. */
 export function dropEtcd(place: Place): () => void {
-  return filter(place, BOTH_WAYS, 'tcp dport { 2379, 2380 } drop; tcp sport { 2379, 2380 } drop')
+  return filter(place, BOTH_WAYS, `tcp dport { ${CLIENT_PORT}, 2380 } drop; tcp sport { ${CLIENT_PORT}, 2380 } drop`)
 }
 
 /** What stands in the way of answers alone lets everything in that was sent before. */
@@ -215,6 +215,17 @@ function filter(place: Place, hooks: readonly ('input' | 'output')[], rules: str
 
 /** Addresses of the etcd members that a place has connections to. */
 export function etcdPeersOf(place: Place): string[] {
-  const lines = ip('netns', 'exec', place.namespace, 'ss', '-Htn', 'state', 'established', 'dport', '=', ':2379')
-  return [...lines.matchAll(/(\S+):2379\s/g)].map(([, address]) => address!)
+  const lines = ip(
+    'netns',
+    'exec',
+    place.namespace,
+    'ss',
+    '-Htn',
+    'state',
+    'established',
+    'dport',
+    '=',
+    `:${CLIENT_PORT}`,
+  )
+  return [...lines.matchAll(new RegExp(`(\\S+):${CLIENT_PORT}\\s`, 'g'))].map(([, address]) => address!)
 }

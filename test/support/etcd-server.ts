@@ -8,6 +8,11 @@ import { vi } from 'vitest'
 import { inNamespace } from '../../src/host/command.ts'
 
 const START_LIMIT_MS = 15_000
+/**
+ * Of this file's servers in namespaces. Files run side by side with the same addresses, and a daemon refuses to be a
+ * second one by the same address in the same store, which is named by its address and port, on one machine.
+ */
+export const CLIENT_PORT = 20_000 + (process.pid % 10_000)
 
 export interface TlsFiles {
   readonly ca: string
@@ -167,7 +172,7 @@ export async function startCluster(
     places.map(async (place, index) => ({
       ...place,
       name: `m${index}`,
-      clientPort: place.namespace === undefined ? await freePort() : 2379,
+      clientPort: place.namespace === undefined ? await freePort() : CLIENT_PORT,
       peerPort: place.namespace === undefined ? await freePort() : 2380,
     })),
   )

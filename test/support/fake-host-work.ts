@@ -18,6 +18,10 @@ export class FakeHostWork implements HostWork {
     this.calls.push(`stop ${mode}`)
   }
 
+  lookNow(): void {
+    this.calls.push('look')
+  }
+
   problem(): string | null {
     return this.lacking
   }

@@ -33,6 +33,8 @@ export class StubEtcd implements EtcdCalls {
   compacted = 0
   /** Every call from now on fails. */
   away = false
+  /** What is said of it then. */
+  why = 'the stub is away'
   /** Streams are opened, and say nothing: not even that they are open. */
   mute = false
   /** Streams do not answer when they are asked to say something. */
@@ -153,7 +155,7 @@ export class StubEtcd implements EtcdCalls {
   }
 
   #gone(): FlanneletteError {
-    return new FlanneletteError('store-unreadable', 'the stub is away', { retryable: true })
+    return new FlanneletteError('store-unreadable', this.why, { retryable: true })
   }
 
   #put(key: string, value: string, leaseId: string | null): void {

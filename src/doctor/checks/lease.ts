@@ -14,7 +14,8 @@ const store: Check = {
     if (view.status === null || !view.alive) return []
     const { name, reachable, why } = view.status.store
     if (reachable) return [ok(`the store ${name} answers`)]
-    const message = `the store ${name} does not answer${why === '' ? '' : `: ${why}`}; forwarding goes on with the last leases`
+    const goesOn = view.status.lease === null ? 'the start waits for it' : 'forwarding goes on with the last leases'
+    const message = `the store ${name} does not answer${why === '' ? '' : `: ${why}`}; ${goesOn}`
     return [warning(message, 'start it or open the way to it; the daemon finds it by itself')]
   },
 }
@@ -29,9 +30,7 @@ const lease: Check = {
     if (own === null) {
       if (!facts.view.alive) return []
       const remedy = 'the log says what it waits for: journalctl -u flannelette'
-      return [
-        error(`this node has no lease (${status.store.reachable ? 'the store answers' : status.store.why})`, remedy),
-      ]
+      return [error(`this node has no lease (${status.store.why || 'the store answers'})`, remedy)]
     }
     const found: Remark[] = []
     const [subnet, network] = [parsePrefix(own.subnet), parsePrefix(node?.network ?? '')]

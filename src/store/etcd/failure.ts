@@ -78,6 +78,9 @@ function absence(status: string, text: string, base: Base): Omit<Failure, 'endpo
 /** grpc-js puts the cause behind its own words, and a time, which would make every line of the log another one. */
 function lastReason(words: string): string {
   const text = words.replace(/ \(\d{4}-\d\d-\d\dT[^)]*\)/g, '')
+  // OpenSSL: thread, number, library, function, reason, file, line.
+  const tls = /\b[0-9A-F]{8,}:error:[0-9A-F]+:[^:]*:[^:]*:([^:]+):/.exec(text)?.[1]
+  if (tls !== undefined) return tls
   return /Last error: (.*?)\.?(?: Resolution note:.*)?$/s.exec(text)?.[1]?.replace(/^Error: /, '') ?? text
 }
 
@@ -88,6 +91,7 @@ export function storeError(failures: readonly Failure[], storeName: string, caus
   const all = failures
     .map(({ endpoint, why }) => `${endpoint}: ${why}`)
     .filter((line, at, lines) => lines.indexOf(line) === at)
+    .sort() // whoever was asked first: the same trouble is the same line of the log
   if (refused === undefined) {
     const message = `store ${storeName} cannot be reached (${all.join('; ')})`
     return new FlanneletteError('store-unreadable', message, { remedy: told.remedy, retryable: true, cause })

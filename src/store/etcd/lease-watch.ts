@@ -38,8 +38,8 @@ export class LeaseWatch {
   #listed = false
   #listedAtMs = Number.NEGATIVE_INFINITY
   #connected = false
-  /** The latest news was `disconnected`. */
-  #toldAway = false
+  /** The reason in the latest news, when that was `disconnected`. */
+  #toldAway: string | null = null
   #progressRevision = 0
   #backoffMs = FIRST_BACKOFF_MS
 
@@ -66,7 +66,10 @@ export class LeaseWatch {
       }
       if (signal.aborted) return
       const pauseMs = this.#afterFailure(failure, session)
-      if (this.#connected || !this.#toldAway) yield this.#disconnected(failure)
+      const why = failure instanceof Error ? failure.message : String(failure)
+      // The reason that comes first is seldom the one that lasts: a stream breaks, then nobody may log in any more.
+      const isNews = this.#toldAway !== why && !(failure instanceof CompactedError)
+      if (this.#connected || isNews) yield this.#disconnected(why)
       if (pauseMs > 0) await delay(clock, pauseMs, signal)
     }
   }
@@ -102,14 +105,14 @@ export class LeaseWatch {
 
   #snapshot(): LeaseNews {
     this.#connected = true
-    this.#toldAway = false
+    this.#toldAway = null
     return { type: 'snapshot', revision: this.#table.revision, leases: this.#table.leases }
   }
 
-  #disconnected(failure: unknown): LeaseNews {
+  #disconnected(why: string): LeaseNews {
     this.#connected = false
-    this.#toldAway = true
-    return { type: 'disconnected', why: failure instanceof Error ? failure.message : String(failure) }
+    this.#toldAway = why
+    return { type: 'disconnected', why }
   }
 
   /** Milliseconds to wait before the next stream. */

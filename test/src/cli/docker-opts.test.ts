@@ -1,5 +1,5 @@
 // `flannelette docker-opts` from file to file.
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { expect, test, vi } from 'vitest'
 import { main } from '../../../src/main.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
@@ -19,12 +19,18 @@ async function dockerOpts(...words: string[]) {
     err += text
   }
   const code = await main(['docker-opts', '-f', from, '-d', to, ...words], { out: write, err: write })
-  return { code, err, text: readFileSync(to, 'utf8') }
+  return { code, err, text: existsSync(to) ? readFileSync(to, 'utf8') : '' }
 }
 
 test('writes what its flags ask for', async () => {
   const { code, text } = await dockerOpts('-c', '-m', '-k', 'OPTIONS')
   expect([code, text]).toEqual([undefined, 'OPTIONS=" --bip=10.1.74.1/24 --mtu=1472"\n'])
+})
+
+test.each(['', 'two words', '1ST', 'A=B'])('refuses %j as the name of a variable, and writes nothing', async (name) => {
+  const { code, err, text } = await dockerOpts('-k', name)
+  expect([code, text]).toEqual([2, ''])
+  expect(err).toMatch(/^flannelette: -k .*is no name of a variable; give one such as DOCKER_OPTS\n$/)
 })
 
 test('fails after writing when a route leads to the subnet through another node', async () => {

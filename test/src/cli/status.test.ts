@@ -82,6 +82,17 @@ describe('one screen', () => {
     }
   })
 
+  test('of a start tells whether the store answers, and what is waited for', () => {
+    const starting = { ...HEALTHY, state: 'starting', lease: null, node: null, peers: [] } as const
+    const store = { name: 'etcd:http://a:1/x', reachable: true, why: 'there is no network config at /x/config' }
+    expect(textOf({ ...starting, store })).toContain(
+      '\nstore      etcd:http://a:1/x answers: there is no network config',
+    )
+    expect(textOf({ ...starting, store: { ...store, reachable: false, why: 'refused' } })).toContain(
+      'is away: refused\n',
+    )
+  })
+
   test('stays one screen with ten thousand peers; -o wide shows all', () => {
     const peers = Array.from({ length: 10_000 }, (_, n) => ({
       ...HEALTHY.peers[0]!,

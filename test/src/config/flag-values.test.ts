@@ -108,6 +108,14 @@ test('flags without effect and variables that set nothing are told', () => {
   ])
 })
 
+test('a variable of flannel’s that is nearly a flag is told, whatever else its programs read is not', () => {
+  const environment = { FLANNELD_ETCD_ENDPOINT: 'http://a:1', FLANNELD_IFACES: 'eth0', FLANNELD_OPTIONS: '-v=4' }
+  expect(valuesOf({}, environment).notices).toEqual([
+    'FLANNELD_ETCD_ENDPOINT sets nothing: FLANNELD_ETCD_ENDPOINTS is meant?',
+    'FLANNELD_IFACES sets nothing: FLANNELD_IFACE is meant?',
+  ])
+})
+
 test('passwords are not shown, neither alone nor in a URL nor in a complaint', () => {
   const given = { 'etcd-password': ['hunter2'], 'etcd-endpoints': ['https://u:hunter2@a:1,https://b:2'] }
   const values = valuesOf(given)

@@ -53,6 +53,15 @@ test('etcd endpoints are separated by commas, blanks around them do not count', 
   expect(etcd.endpoints).toEqual(['https://a:2379', 'https://b:2379'])
 })
 
+test.each([
+  [{ FLANNELD_ETCD_ENDPOINTS: 'htps://a:1' }, /^FLANNELD_ETCD_ENDPOINTS: htps:\/\/a:1 is no endpoint/],
+  [{ FLANNELD_ETCD_ENDPOINTS: ' , ' }, /^FLANNELD_ETCD_ENDPOINTS names no server/],
+  [{ FLANNELLETTE_ETCD_KEYFILE: 'a.key' }, /^FLANNELLETTE_ETCD_KEYFILE without --etcd-certfile/],
+])('a complaint about etcd names the variable that it came from: %j', (environment, words) => {
+  const wrong = expect.objectContaining({ exitCode: 2, message: expect.stringMatching(words) })
+  expect(() => runOptions(new FlagValues(new Map(), environment))).toThrow(wrong)
+})
+
 test('health listens on an address', () => {
   expect(optionsOf({ 'healthz-ip': '::1' }).healthzIp).toBe('::1')
   expect(() => optionsOf({ 'healthz-ip': 'localhost' })).toThrow(usage)
@@ -85,4 +94,21 @@ test('several workers are for the drivers that sleep in a thread of their own', 
     }
   })
   expect(refused).toEqual(['dgram', 'raw'])
+})
+
+describe('flags for etcd that come to nothing are told', () => {
+  const TLS = { 'etcd-cafile': 'ca.pem', 'etcd-certfile': 'a.pem', 'etcd-keyfile': 'a.key' }
+
+  test.each([
+    ['a certificate where etcd is spoken to in plain text', { ...TLS, 'etcd-endpoints': 'http://a:1' }, 3],
+    ['none when one endpoint is spoken to by TLS', { ...TLS, 'etcd-endpoints': 'http://a:1,https://b:2' }, 0],
+    ['a password without a user', { 'etcd-password': 'hunter2' }, 1],
+    ['none with both', { 'etcd-password': 'hunter2', 'etcd-username': 'u' }, 0],
+    ['all of them where leases are in a directory', { ...TLS, 'etcd-prefix': '/x', store: 'file:/store' }, 4],
+    ['none that is empty', { 'etcd-cafile': '', 'etcd-password': '' }, 0],
+  ])('%s', (_, flags, count) => {
+    const { notices } = optionsOf(flags as Readonly<Record<string, string>>)
+    expect(notices.filter((notice) => / has no effect/.test(notice))).toHaveLength(count)
+    expect(notices.join()).not.toContain('hunter2')
+  })
 })

@@ -23,6 +23,7 @@ test('a node that waits for its network config is alive and not ready', async ()
   const health = watchOf(node)
   expect(health.look()).toMatchObject({ live: true, ready: false })
   expect(failing(health)).toEqual(['start', 'lease', 'device', 'peers'])
+  expect(health.look().notes).toEqual([expect.stringContaining('no network config')])
 })
 
 test('a node that forwards is ready', async () => {

@@ -6,7 +6,7 @@ import type { LocalVtep } from '../../../src/daemon/dataplane.ts'
 import { HostIntegration } from '../../../src/daemon/host-integration.ts'
 import { RecordingLog } from '../../support/recording-log.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
-import { VirtualClock } from '../../support/virtual-clock.ts'
+import { settle, VirtualClock } from '../../support/virtual-clock.ts'
 
 const LOCAL: LocalVtep = {
   encapsulation: 'vxlan',
@@ -57,6 +57,21 @@ test('it is tried again every resync, and no more after a stop', async () => {
   await host.stop('keep')
   await clock.advance(20_000)
   expect(failures()).toHaveLength(2)
+})
+
+test('a look that is asked for comes at once, and the next one a whole resync later', async () => {
+  const { clock, host, failures } = withoutPrograms({ masquerade: true, forwardRules: true })
+  host.lookNow() // before the start there is nothing to look at
+  await host.start(LOCAL, 'iptables')
+  await clock.advance(3000)
+  host.lookNow()
+  host.lookNow()
+  await expect.poll(() => failures().length).toBe(2)
+  await settle()
+  await clock.advance(4999)
+  expect(failures()).toHaveLength(2)
+  await clock.advance(1)
+  await expect.poll(() => failures().length).toBe(3)
 })
 
 test('without forward rules a node has all it needs, and with nothing to keep it does nothing', async () => {

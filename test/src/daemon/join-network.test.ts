@@ -8,27 +8,9 @@ import { randomMac } from '../../../src/daemon/join-network.ts'
 import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
-import type { LeaseStore } from '../../../src/store/lease-store.ts'
-import { CONFIG, ETH0, makeHost, started } from '../../support/agent-host.ts'
+import { CONFIG, ETH0, makeHost, remote, started } from '../../support/agent-host.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { DUAL_CONFIG } from '../../support/store-harness.ts'
-
-/** The same store, but reached over a network. */
-function remote(store: LeaseStore): LeaseStore {
-  return {
-    name: store.name,
-    renewal: store.renewal,
-    remote: true,
-    readNetworkConfig: () => store.readNetworkConfig(),
-    acquire: (request) => store.acquire(request),
-    renew: (lease) => store.renew(lease),
-    release: (lease) => store.release(lease),
-    read: (subnet) => store.read(subnet),
-    watch: (signal) => store.watch(signal),
-    publishReady: () => store.publishReady(),
-    close: () => store.close(),
-  }
-}
 
 const ENV_77 = 'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n'
 
@@ -40,20 +22,6 @@ describe('a start', () => {
     expect(vtepMacOf(lease.attributes)).toBe(dataplane.local!.mac)
     expect(formatMac(agent.local!.mac)).toMatch(/^.[26ae]:/)
     for (const draw of [0, 0.5, 0.999999]) expect(formatMac(randomMac(() => draw))).toMatch(/^.[26ae]:/)
-  })
-
-  test('waits for a config that is not there yet, ever less often, and goes on when it comes', async () => {
-    const host = makeHost(null)
-    const { agent } = host.boot()
-    const starting = agent.start()
-    await host.clock.advance(40_000)
-    // At 0, 1, 3, 7, 15 and 31 s.
-    expect(host.log.of('config-missing')).toHaveLength(6)
-    expect(host.env()).toBeNull()
-    host.shared.config = CONFIG
-    await host.clock.advance(30_000)
-    await starting
-    expect(agent.state).toBe('ready')
   })
 
   test.each([
@@ -191,6 +159,29 @@ describe('identity', () => {
     const { agent } = await started(host)
     expect(formatMac(agent.local!.mac)).toBe('0a:00:00:00:00:01')
     expect(vtepMacOf(host.shared.book().leases()[0]!.attributes)).toBe(0x0a_00_00_00_00_01)
+  })
+
+  test('a start under another public address, or of a copied host, has a MAC of its own; the way back has the old one', async () => {
+    const host = makeHost()
+    const addresses = ['192.0.2.1', '192.0.2.50', '192.0.2.1'].map((text) => parseIpv4(text)!)
+    const macs: (number | null)[] = []
+    for (const publicIp of addresses) {
+      const { agent, dataplane } = await started(host, { publicIp })
+      const own = host.shared
+        .book()
+        .leases()
+        .find(({ attributes }) => attributes.publicIp === publicIp)!
+      macs.push(vtepMacOf(own.attributes))
+      expect(dataplane.local!.mac).toBe(macs.at(-1))
+      await agent.stop('keep')
+    }
+    expect(macs[1]).not.toBe(macs[0])
+    expect(macs[2]).toBe(macs[0])
+    const inStore = host.shared
+      .book()
+      .leases()
+      .map(({ attributes }) => vtepMacOf(attributes))
+    expect(new Set(inStore).size).toBe(2)
   })
 
   test('a subnet file whose subnet now belongs to another host gives us another one; theirs is untouched', async () => {

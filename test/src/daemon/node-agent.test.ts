@@ -256,6 +256,20 @@ describe('a running node', () => {
     expect(host.log.of('store-disconnected')).toHaveLength(1)
   })
 
+  test('says of a store that is away what keeps it away now', async () => {
+    const host = makeHost()
+    const { agent } = await started(host)
+    for (const why of ['switched off', 'wrong password', 'wrong password']) {
+      host.shared.setOutage(why)
+      await settle()
+    }
+    expect(agent.store).toMatchObject({ reachable: false, why: expect.stringContaining('wrong password') })
+    expect(host.log.of('store-disconnected')).toHaveLength(2)
+    host.shared.setOutage(null)
+    await host.clock.advance(1000)
+    expect(agent.store).toMatchObject({ reachable: true, why: '' })
+  })
+
   test('says once what changed in the config in the store, and that it takes a restart', async () => {
     const host = makeHost()
     const { dataplane } = await started(host)
@@ -272,6 +286,22 @@ describe('a running node', () => {
     await host.clock.advance(300_000)
     expect(host.log.of('config-back')).toHaveLength(1)
     expect(dataplane.tables).toHaveLength(tables)
+  })
+
+  test('that is told to look now looks at rules and config at once, and in its turn after that', async () => {
+    const host = makeHost()
+    const hostWork = new FakeHostWork()
+    const { agent } = await started(host, { hostWork })
+    host.shared.config = '{"Network":"10.99.0.0/16","Backend":{"Type":"vxlan"}}'
+    agent.lookNow()
+    await settle()
+    expect(host.log.of('config-changed')).toHaveLength(1)
+    expect(hostWork.calls.filter((call) => call === 'look')).toHaveLength(1)
+    host.shared.config = CONFIG
+    await host.clock.advance(299_000)
+    expect(host.log.of('config-back')).toHaveLength(0)
+    await host.clock.advance(1000)
+    expect(host.log.of('config-back')).toHaveLength(1)
   })
 
   test('three renewals change neither subnet.env nor the table', async () => {

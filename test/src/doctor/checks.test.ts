@@ -156,6 +156,13 @@ const DAEMON: readonly Row[] = [
 
 const LEASE: readonly Row[] = [
   ['store', 'away', withStatus({ store: { name: 'etcd', reachable: false, why: 'refused' } }), 'warning', /refused/],
+  [
+    'store',
+    'away at a start',
+    withStatus({ lease: null, store: { name: 'etcd', reachable: false, why: 'refused' } }),
+    'warning',
+    /refused; the start waits for it/,
+  ],
   ['lease', 'none', withStatus({ lease: null }), 'error', /no lease/],
   ['lease', 'over', withLease({ expiresAt: new Date(NOW - 61_000).toISOString() }), 'error', /expired 1m1s ago/],
   ['lease', 'late', withLease({ expiresAt: new Date(NOW + 60_000).toISOString() }), 'warning', /was not renewed/],

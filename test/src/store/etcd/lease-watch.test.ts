@@ -213,6 +213,18 @@ describe('many failures', () => {
     expect(etcd.streams).toBe(1)
   })
 
+  test('another reason is told when it comes, and the same one no more', async () => {
+    const { clock, etcd, news } = await following()
+    etcd.away = true
+    etcd.breakStreams()
+    for (const why of ['the stub is away', 'wrong password', 'wrong password', 'the stub is away']) {
+      etcd.why = why
+      await clock.advance(60_000)
+    }
+    const reasons = news.flatMap((item) => (item.type === 'disconnected' ? [item.why] : []))
+    expect(reasons).toEqual(['the stub is away', 'wrong password', 'the stub is away'])
+  })
+
   test('streams that open and break at once are told of no more than every 20 s', async () => {
     const { clock, etcd, news } = await following()
     for (let second = 0; second < 1000; second++) {

@@ -1,0 +1,76 @@
+// The network config of a start: what is waited for, what is bridged by the kept one, and what is said meanwhile.
+import { describe, expect, test } from 'vitest'
+import { CONFIG, makeHost, remote, started } from '../../support/agent-host.ts'
+
+describe('a start', () => {
+  test('waits for a config that is not there yet, ever less often, and goes on when it comes', async () => {
+    const host = makeHost(null)
+    const { agent } = host.boot()
+    const starting = agent.start()
+    await host.clock.advance(40_000)
+    // At 0, 1, 3, 7, 15 and 31 s.
+    expect(host.log.of('config-missing')).toHaveLength(6)
+    expect(host.env()).toBeNull()
+    host.shared.config = CONFIG
+    await host.clock.advance(30_000)
+    await starting
+    expect(agent.state).toBe('ready')
+  })
+
+  test('waits for a server to hold a config that can be used, and says which mistake keeps it', async () => {
+    const host = makeHost('{"Network":"10.0.0.0/29"}')
+    const { agent } = host.boot({ store: remote(host.shared.open(() => 0)) })
+    const starting = agent.start()
+    await host.clock.advance(2000)
+    const [first] = host.log.of('config-invalid')
+    expect(first).toMatchObject({ level: 'error', message: expect.stringMatching(/^waiting for .* Network/) })
+    expect(agent.store).toMatchObject({ reachable: true, why: expect.stringContaining('Network') })
+    expect([agent.state, host.env(), host.shared.book().leases()]).toEqual(['starting', null, []])
+    host.shared.config = CONFIG
+    await host.clock.advance(5000)
+    await starting
+    expect([agent.state, agent.store.why]).toEqual(['ready', ''])
+  })
+
+  test.each([
+    ['text that is no JSON', '{"Network":'],
+    ['a backend that is not supported', '{"Network":"10.244.0.0/16","Backend":{"Type":"host-gw"}}'],
+  ])('from a kept lease forwards by the kept config when the server holds %s', async (_, config) => {
+    const host = makeHost()
+    const { agent } = await started(host)
+    await agent.stop('keep')
+    host.shared.config = config
+    const again = await started(host, { store: remote(host.shared.open(() => 0)) })
+    expect(again.dataplane.local?.subnet).toEqual(agent.local?.subnet)
+    expect(host.log.of('degraded-start').map(({ message }) => message)).toEqual([
+      expect.stringMatching(
+        /^the config in the store cannot be used \(network config: .* from the kept lease 10\.244\./,
+      ),
+    ])
+    await host.clock.advance(300_000)
+    expect(host.log.of('config-changed')).toHaveLength(1)
+  })
+
+  test('tells of keys in the config that nobody reads', async () => {
+    const host = makeHost('{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","Ports":4789,"Learning":true}}')
+    await started(host)
+    expect(host.log.of('config-notice').map(({ message }) => message)).toEqual([
+      'Backend.Ports is a key that nobody reads: Port is meant?',
+      expect.stringContaining('Backend.Learning has no effect'),
+    ])
+  })
+
+  test('does not say of a store that it answers before it has', async () => {
+    const host = makeHost()
+    host.shared.setOutage('switched off')
+    const { agent } = host.boot({ store: remote(host.shared.open(() => 0)) })
+    expect(agent.store).toMatchObject({ reachable: false, why: 'not asked yet' })
+    const starting = agent.start()
+    await host.clock.advance(2500)
+    expect(agent.store).toMatchObject({ reachable: false, why: expect.stringContaining('switched off') })
+    host.shared.setOutage(null)
+    await host.clock.advance(1000)
+    await starting
+    expect(agent.store).toMatchObject({ reachable: true, why: '' })
+  })
+})

@@ -30,8 +30,8 @@ interface ConfigSearch {
 }
 
 /**
- * Waits for a config that is not there yet, for one in a server's hands that cannot be used, and for a server that does
- * not answer: many nodes wait there for one person. A node with a kept lease goes on by the config that it kept.
+ * Waits for a config that is not there yet, and for a server that does not answer. A node with a kept lease goes on by the
+ * config that it kept, also while a server holds one that cannot be used; without, that one ends the start.
  */
 export async function readConfig({
   options,
@@ -52,7 +52,7 @@ export async function readConfig({
       const unusable = store.remote && error.code === 'config-invalid'
       if ((isOutage(error) || unusable) && known !== null) return { ...known, outage: error }
       const away = store.remote && isAway(error)
-      if (signal.aborted || !(away || unusable || error.code === 'config-missing')) throw error
+      if (signal.aborted || !(away || error.code === 'config-missing')) throw error
       sayWaiting(options.log, error)
       await delay(clock, away ? AWAY_RETRY_MS : backoffMs, signal)
     }
@@ -76,7 +76,6 @@ function usable(raw: string): StartConfig | null {
 function sayWaiting(log: Log, error: FlanneletteError): void {
   const { code, oneLine } = error
   if (code === 'config-missing') log.warn(code, `waiting for the network config: ${oneLine}`)
-  else if (code === 'config-invalid') log.error(code, `waiting for a network config that can be used: ${oneLine}`)
   else log.warn('store-awaited', `waiting for the store: ${oneLine}`)
 }
 

@@ -17,20 +17,19 @@ describe('a start', () => {
     expect(agent.state).toBe('ready')
   })
 
-  test('waits for a server to hold a config that can be used, and says which mistake keeps it', async () => {
-    const host = makeHost('{"Network":"10.0.0.0/29"}')
-    const { agent } = host.boot({ store: remote(host.shared.open(() => 0)) })
-    const starting = agent.start()
-    await host.clock.advance(2000)
-    const [first] = host.log.of('config-invalid')
-    expect(first).toMatchObject({ level: 'error', message: expect.stringMatching(/^waiting for .* Network/) })
-    expect(agent.store).toMatchObject({ reachable: true, why: expect.stringContaining('Network') })
-    expect([agent.state, host.env(), host.shared.book().leases()]).toEqual(['starting', null, []])
-    host.shared.config = CONFIG
-    await host.clock.advance(5000)
-    await starting
-    expect([agent.state, agent.store.why]).toEqual(['ready', ''])
-  })
+  test.each([true, false])(
+    'without a kept lease ends at a config that cannot be used (remote store: %s)',
+    async (far) => {
+      const host = makeHost('{"Network":"10.0.0.0/29"}')
+      const store = host.shared.open(() => 0)
+      const { agent } = host.boot({ store: far ? remote(store) : store })
+      await expect(agent.start()).rejects.toMatchObject({
+        code: 'config-invalid',
+        message: expect.stringContaining('Network'),
+      })
+      expect([host.env(), host.shared.book().leases()]).toEqual([null, []])
+    },
+  )
 
   test.each([
     ['text that is no JSON', '{"Network":'],

@@ -1,5 +1,6 @@
 // Files that others read while we write them: a reader sees the old content or the new one, never half of it.
 import { closeSync, fchmodSync, fsyncSync, openSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { makeDirectory } from './make-directory.ts'
 
@@ -17,9 +18,7 @@ let serial = 0
  * missing. The temporary name starts with a dot and holds our pid, so that two processes never share one.
  */
 export function writeFileAtomically(path: string, content: string, options: AtomicWriteOptions): void {
-  const directory = dirname(path)
-  makeDirectory(directory)
-  const temporary = `${directory}/.${process.pid}-${serial++}.tmp`
+  const { directory, temporary } = beside(path)
   try {
     const fd = openSync(temporary, 'wx', options.mode)
     try {
@@ -35,6 +34,32 @@ export function writeFileAtomically(path: string, content: string, options: Atom
     rmSync(temporary, { force: true })
     throw error
   }
+}
+
+/** The same while the caller does other work: for megabytes, whose way to the disk may be longer than anything else. */
+export async function writeFileInBackground(path: string, content: string, options: AtomicWriteOptions): Promise<void> {
+  const { directory, temporary } = beside(path)
+  try {
+    const file = await open(temporary, 'wx', options.mode)
+    try {
+      await file.writeFile(content)
+      await file.chmod(options.mode)
+      if (options.durable) await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+    if (options.durable) syncDirectory(directory)
+  } catch (error) {
+    rmSync(temporary, { force: true })
+    throw error
+  }
+}
+
+function beside(path: string): { readonly directory: string; readonly temporary: string } {
+  const directory = dirname(path)
+  makeDirectory(directory)
+  return { directory, temporary: `${directory}/.${process.pid}-${serial++}.tmp` }
 }
 
 /**

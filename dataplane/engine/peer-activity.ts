@@ -89,6 +89,16 @@ export class PeerActivity {
   }
 }
 
+/** Of all peers that nothing passed: most of ten thousand, looked at each second. */
+const NOTHING: PeerTraffic = Object.freeze({
+  sentPackets: 0,
+  sentBytes: 0,
+  lastSentMs: 0,
+  receivedPackets: 0,
+  receivedBytes: 0,
+  lastReceivedMs: 0,
+})
+
 /** Adds what the cells of a table's peers hold to `total`, by underlay address. Safe on any thread. */
 export function addTraffic(
   total: Map<UnderlayAddress, PeerTraffic>,
@@ -98,15 +108,7 @@ export function addTraffic(
   const cells = new Float64Array(memory)
   for (const [peer, address] of table.peers.addresses().entries()) {
     const at = peer * CELLS
-    const before = total.get(address)
-    total.set(address, {
-      sentPackets: (before?.sentPackets ?? 0) + cells[at + SENT_PACKETS]!,
-      sentBytes: (before?.sentBytes ?? 0) + cells[at + SENT_BYTES]!,
-      lastSentMs: Math.max(before?.lastSentMs ?? 0, cells[at + LAST_SENT]!),
-      receivedPackets: (before?.receivedPackets ?? 0) + cells[at + RECEIVED_PACKETS]!,
-      receivedBytes: (before?.receivedBytes ?? 0) + cells[at + RECEIVED_BYTES]!,
-      lastReceivedMs: Math.max(before?.lastReceivedMs ?? 0, cells[at + LAST_RECEIVED]!),
-    })
+    add(total, address, isSilent(cells, at) ? NOTHING : trafficAt(cells, at))
   }
 }
 
@@ -115,10 +117,28 @@ export function mergeTraffic(
   total: Map<UnderlayAddress, PeerTraffic>,
   more: ReadonlyMap<UnderlayAddress, PeerTraffic>,
 ): void {
-  for (const [address, one] of more) {
-    const other = total.get(address)
-    total.set(address, other === undefined ? one : sumOf(one, other))
+  for (const [address, one] of more) add(total, address, one)
+}
+
+function isSilent(cells: Float64Array, at: number): boolean {
+  return cells[at + SENT_PACKETS] === 0 && cells[at + RECEIVED_PACKETS] === 0
+}
+
+function trafficAt(cells: Float64Array, at: number): PeerTraffic {
+  return {
+    sentPackets: cells[at + SENT_PACKETS]!,
+    sentBytes: cells[at + SENT_BYTES]!,
+    lastSentMs: cells[at + LAST_SENT]!,
+    receivedPackets: cells[at + RECEIVED_PACKETS]!,
+    receivedBytes: cells[at + RECEIVED_BYTES]!,
+    lastReceivedMs: cells[at + LAST_RECEIVED]!,
   }
+}
+
+function add(total: Map<UnderlayAddress, PeerTraffic>, address: UnderlayAddress, more: PeerTraffic): void {
+  const before = total.get(address)
+  if (before === undefined || before === NOTHING) total.set(address, more)
+  else if (more !== NOTHING) total.set(address, sumOf(before, more))
 }
 
 function sumOf(one: PeerTraffic, other: PeerTraffic): PeerTraffic {

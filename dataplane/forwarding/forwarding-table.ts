@@ -55,7 +55,7 @@ export function encodeForwardingTable(
   table.set([MAGIC, generation, entries.length, ranges.length, wideRanges.length], 0)
   let at = HEADER_WORDS
   for (const entry of entries) {
-    table.set(entryWords(entry, numbers), at)
+    writeEntry(table, at, entry, numbers)
     at += ENTRY_WORDS
   }
   for (const range of ranges) table[at++] = range.start
@@ -73,12 +73,21 @@ function isIpv4(prefix: Prefix): prefix is Ipv4Prefix {
   return typeof prefix.address === 'number'
 }
 
-function entryWords({ prefix, vtep }: ForwardingEntry, numbers: OuterNumbers): number[] {
-  const family = isIpv4(prefix) ? 4 : 6
-  const address = isIpv4(prefix) ? [prefix.address, 0, 0, 0] : wideWords(prefix.address)
-  const { underlayAddress, port, mac, vni } = vtep
-  const peer = numbers.of(underlayAddress)
-  return [family, ...address, prefix.length, peer, port, Math.floor(mac / 2 ** 32), mac >>> 0, vni]
+/** Word by word: an array for each of ten thousand entries would be most of the work. */
+function writeEntry(table: Uint32Array, at: number, { prefix, vtep }: ForwardingEntry, numbers: OuterNumbers): void {
+  if (isIpv4(prefix)) {
+    table[at + FAMILY] = 4
+    table[at + PREFIX] = prefix.address
+  } else {
+    table[at + FAMILY] = 6
+    table.set(wideWords(prefix.address), at + PREFIX)
+  }
+  table[at + PREFIX_LENGTH] = prefix.length
+  table[at + PEER] = numbers.of(vtep.underlayAddress)
+  table[at + PORT] = vtep.port
+  table[at + MAC_HIGH] = Math.floor(vtep.mac / 2 ** 32)
+  table[at + MAC_LOW] = vtep.mac >>> 0
+  table[at + VNI] = vtep.vni
 }
 
 /** A view on an encoded table. Reads only; safe on any thread. */

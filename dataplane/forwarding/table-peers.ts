@@ -17,11 +17,32 @@ const GOLDEN = 0x9e3779b1
 
 /** The words of a section. @throws Error when the addresses are of both families */
 export function encodePeers(addresses: ReadonlySet<UnderlayAddress>, numbers: OuterNumbers): Uint32Array {
+  const [first] = addresses
+  return typeof first === 'bigint' ? encodeWide(addresses, numbers) : encodeNarrow(addresses)
+}
+
+function encodeNarrow(addresses: ReadonlySet<UnderlayAddress>): Uint32Array {
+  const words = new Uint32Array(HEADER_WORDS + addresses.size)
+  words.set([0, addresses.size])
+  let at = HEADER_WORDS
+  for (const address of addresses) {
+    if (typeof address === 'bigint') throw bothFamilies()
+    words[at++] = address
+  }
+  words.subarray(HEADER_WORDS).sort()
+  return words
+}
+
+function bothFamilies(): Error {
+  return new Error('underlay addresses of both families')
+}
+
+function encodeWide(addresses: ReadonlySet<UnderlayAddress>, numbers: OuterNumbers): Uint32Array {
   const peers = [...addresses].map((address) => ({ address, number: numbers.of(address) }))
   peers.sort((a, b) => a.number - b.number)
   const wide = peers.flatMap(({ address }) => (typeof address === 'bigint' ? wideWords(address) : []))
-  if (wide.length !== 0 && wide.length !== peers.length * WIDE) throw new Error('underlay addresses of both families')
-  const slots = wide.length === 0 ? 0 : slotsFor(peers.length)
+  if (wide.length !== peers.length * WIDE) throw bothFamilies()
+  const slots = slotsFor(peers.length)
   const words = new Uint32Array(HEADER_WORDS + peers.length + wide.length + slots)
   words.set([slots, peers.length])
   for (const [index, { number }] of peers.entries()) words[HEADER_WORDS + index] = number

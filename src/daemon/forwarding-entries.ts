@@ -9,7 +9,7 @@ import {
   overlaps,
   samePrefix,
 } from '../../dataplane/index.ts'
-import { inAddressOrder } from '../lease/diff.ts'
+import { sortedLeases } from '../lease/diff.ts'
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 
@@ -42,7 +42,7 @@ export interface PeerSelection {
 export function selectPeers(leases: readonly Lease[], own: Lease): PeerSelection {
   const peers: Lease[] = []
   const leftOut: LeftOutPeer[] = []
-  for (const lease of [...leases].sort(inAddressOrder)) {
+  for (const lease of sortedLeases(leases)) {
     if (isOwn(lease, own)) continue
     const verdict = whyNot(lease, own)
     if (verdict !== null) {
@@ -62,6 +62,7 @@ export function selectPeers(leases: readonly Lease[], own: Lease): PeerSelection
 
 /** A half that cannot be used costs its lease nothing else. Without an IPv6 half of our own there is nothing to say. */
 function selectIpv6Halves(peers: readonly Lease[], leftOut: LeftOutPeer[], own: Lease): PeerSelection {
+  if (peers.every(({ ipv6Subnet }) => ipv6Subnet === null)) return { peers, leftOut }
   const ownHalf = ipv6HalfOf(own)
   const holders = new Map<string, Lease>()
   const useless = new Set<Lease>()
@@ -105,19 +106,17 @@ export function forwardingEntries(
   peers: readonly Lease[],
   local: { readonly encapsulation: 'vxlan' | 'udp'; readonly port: number; readonly vni: number },
 ): ForwardingEntry[] {
-  return peers.flatMap((peer) => {
+  const entries: ForwardingEntry[] = []
+  for (const peer of peers) {
     const { subnet, attributes } = peer
     const mac = local.encapsulation === 'udp' ? 0 : vtepMacOf(attributes)
-    if (mac === null) return []
+    if (mac === null) continue
     const vtep = { underlayAddress: attributes.publicIp, port: local.port, mac, vni: local.vni }
+    entries.push({ prefix: subnet, vtep })
     const half = ipv6HalfOf(peer)
-    return half === null
-      ? { prefix: subnet, vtep }
-      : [
-          { prefix: subnet, vtep },
-          { prefix: half, vtep },
-        ]
-  })
+    if (half !== null) entries.push({ prefix: half, vtep })
+  }
+  return entries
 }
 
 function isOwn(lease: Lease, own: Lease): boolean {
@@ -135,7 +134,7 @@ function whyNot(lease: Lease, own: Lease): Omit<LeftOutPeer, 'lease' | 'subnet'>
     return { reason: 'own-address', detail: 'it carries our own public address' }
   }
   if (overlaps(lease.subnet, own.subnet)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own subnet' }
-  if ([lease.subnet, own.subnet].some((subnet) => containsAddress(subnet, attributes.publicIp))) {
+  if (containsAddress(lease.subnet, attributes.publicIp) || containsAddress(own.subnet, attributes.publicIp)) {
     // What is sent there would be encapsulated again, without end.
     return { reason: 'address-inside-overlay', detail: 'its public address lies inside a pod subnet' }
   }

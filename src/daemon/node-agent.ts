@@ -28,6 +28,7 @@ import type { AgentOptions, AgentState } from './agent-options.ts'
 import { ConfigCheck } from './config-check.ts'
 import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
+import { KeptLeases } from './kept-leases.ts'
 import { PeerUpdates } from './peer-updates.ts'
 import { publishSubnet, withdrawSubnet } from './published-subnet.ts'
 import { UnderlayFollower } from './underlay-follower.ts'
@@ -35,6 +36,7 @@ import { UnderlayFollower } from './underlay-follower.ts'
 export class NodeAgent {
   readonly #options: AgentOptions
   readonly #peers: PeerUpdates
+  readonly #kept: KeptLeases
   readonly #stopping = new AbortController()
   #local: LocalVtep | null = null
   #manager: LeaseManager | null = null
@@ -62,6 +64,7 @@ export class NodeAgent {
     this.#options = options
     const { dataplane, clock, log } = options
     this.#peers = new PeerUpdates({ dataplane, clock, log })
+    this.#kept = new KeptLeases(options.state, clock)
   }
 
   /** Resolves once the node forwards. @throws FlanneletteError when it cannot; nothing is left behind then */
@@ -96,7 +99,8 @@ export class NodeAgent {
     this.#end('stopping')
     await this.#moving.catch(() => {})
     const { dataplane, hostWork } = this.#options
-    await Promise.all([this.#dataplaneStarted ? dataplane.stop(mode) : null, hostWork.stop(mode)])
+    const dataplaneStopped = this.#dataplaneStarted ? dataplane.stop(mode) : null
+    await Promise.all([dataplaneStopped, hostWork.stop(mode), this.#kept.close()])
     if (mode === 'remove') withdrawSubnet(this.#options)
     await this.#options.store.close()
   }
@@ -169,8 +173,8 @@ export class NodeAgent {
     const own = this.#manager?.lease
     if (own === undefined || this.#stopping.signal.aborted) return
     const generation = this.#peers.generation
-    void this.#peers.offer(leases, own, generation === 0 ? 'first leases' : 'lease change').then(() => {
-      if (this.#peers.generation !== generation) this.#options.state.writeLeases(leases)
+    void this.#peers.offer(leases, own, generation === 0 ? 'first leases' : 'lease change').then(async () => {
+      if (this.#peers.generation !== generation) await this.#kept.offer(leases)
       this.#firstLeases()
     })
   }
@@ -189,7 +193,7 @@ export class NodeAgent {
     log.error('lease-lost', error.oneLine)
     withdrawSubnet(this.#options)
     await this.#moving.catch(() => {})
-    const stopped = Promise.all([dataplane.stop('keep'), hostWork.stop('keep')])
+    const stopped = Promise.all([dataplane.stop('keep'), hostWork.stop('keep'), this.#kept.close()])
     await stopped.catch((failure: unknown) => log.error('stop-failed', String(failure)))
     this.#announceLoss(error)
   }
@@ -289,7 +293,7 @@ export class NodeAgent {
     this.#end('stopping')
     const { dataplane, hostWork, store } = this.#options
     const mode = this.#dataplaneStarted ? 'remove' : 'keep'
-    await Promise.allSettled([dataplane.stop(mode), hostWork.stop(mode)])
+    await Promise.allSettled([dataplane.stop(mode), hostWork.stop(mode), this.#kept.close()])
     await this.#giveBack()
     await store.close()
   }

@@ -3,7 +3,7 @@
 // replaced whole; one that cannot be read is warned about and counts as absent.
 import { readFileSync } from 'node:fs'
 import { formatMac, parseMac } from '../../dataplane/index.ts'
-import { sweepTemporaryFiles, writeFileAtomically } from '../atomic-file.ts'
+import { sweepTemporaryFiles, writeFileAtomically, writeFileInBackground } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
@@ -97,8 +97,15 @@ export class StateDirectory {
     return leases ?? []
   }
 
-  writeLeases(leases: readonly Lease[]): void {
-    this.#write('leases.json', `${JSON.stringify({ Version: 1, Leases: leases.map(toWritten) })}\n`)
+  /** Resolves when they are on disk, or that was warned about. The last of several at once is not sure to win. */
+  async writeLeases(leases: readonly Lease[]): Promise<void> {
+    const path = `${this.path}/leases.json`
+    try {
+      const content = `{"Version":1,"Leases":[${leases.map(textOf).join()}]}\n`
+      await writeFileInBackground(path, content, { mode: 0o644, durable: true })
+    } catch (error) {
+      this.#warnUnwritable(path, error)
+    }
   }
 
   #read<T>(name: string, parse: (text: string) => T): T | null {
@@ -118,9 +125,22 @@ export class StateDirectory {
     try {
       writeFileAtomically(path, content, { mode: 0o644, durable: true })
     } catch (error) {
-      this.#log.warn('state-unwritable', `${path} cannot be written: ${(error as Error).message}`)
+      this.#warnUnwritable(path, error)
     }
   }
+
+  #warnUnwritable(path: string, error: unknown): void {
+    this.#log.warn('state-unwritable', `${path} cannot be written: ${(error as Error).message}`)
+  }
+}
+
+/** By the lease itself, which never changes: of ten thousand a change concerns one. */
+const knownTexts = new WeakMap<Lease, string>()
+
+function textOf(lease: Lease): string {
+  const text = knownTexts.get(lease) ?? JSON.stringify(toWritten(lease))
+  knownTexts.set(lease, text)
+  return text
 }
 
 function toWritten(lease: Lease): WrittenLease {

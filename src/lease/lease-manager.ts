@@ -24,6 +24,7 @@ import { formatIpv4, formatPrefix, samePrefix } from '../../dataplane/index.ts'
 import { type Clock, delay, LONGEST_TIMER_MS, type Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'
+import { LEASE_TTL_MS } from '../store/lease-book.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { sameAttributes } from './diff.ts'
 import type { Lease, LeaseAttributes } from './lease.ts'
@@ -300,7 +301,9 @@ export class LeaseManager {
   #schedule(lease: Lease, confirmed: boolean): void {
     const { clock, renewMarginMs, store } = this.#options
     const now = clock.bootMs()
-    const lifetime = lease.expiresAtMs === null ? Number.POSITIVE_INFINITY : lease.expiresAtMs - clock.wallMs()
+    // The wall clock may have been set since the store gave that time: at boot it often is, by hours.
+    const leftMs = (expiresAtMs: number) => Math.min(expiresAtMs - clock.wallMs(), LEASE_TTL_MS)
+    const lifetime = lease.expiresAtMs === null ? Number.POSITIVE_INFINITY : leftMs(lease.expiresAtMs)
     this.#expiresAtBootMs = now + lifetime
     // A lease from the state directory has an unknown rest of its lifetime: due at once.
     this.#renewAtBootMs = confirmed ? now + lifetime - renewMarginMs : now

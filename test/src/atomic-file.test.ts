@@ -1,40 +1,53 @@
 // Atomic writes: readers see whole files, failures leave nothing, and leftovers of killed writers can be swept.
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, statSync, writeFileSync } from 'node:fs'
-import { expect, test } from 'vitest'
-import { sweepTemporaryFiles, writeFileAtomically } from '../../src/atomic-file.ts'
+import { describe, expect, test } from 'vitest'
+import {
+  type AtomicWriteOptions,
+  sweepTemporaryFiles,
+  writeFileAtomically,
+  writeFileInBackground,
+} from '../../src/atomic-file.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 const OPTIONS = { mode: 0o600, durable: true }
 
-test('makes directory and file, with exactly the mode that was asked for', () => {
-  const path = `${temporaryDirectory()}/a/b/file`
-  writeFileAtomically(path, 'one', OPTIONS)
-  expect([readFileSync(path, 'utf8'), statSync(path).mode & 0o777]).toEqual(['one', 0o600])
-})
+const atOnce = async (path: string, content: string, options: AtomicWriteOptions) =>
+  writeFileAtomically(path, content, options)
 
-test('a reader that has the file open keeps reading the old content', () => {
-  const path = `${temporaryDirectory()}/file`
-  writeFileAtomically(path, 'old', OPTIONS)
-  const fd = openSync(path, 'r')
-  writeFileAtomically(path, 'new and longer', { ...OPTIONS, durable: false })
-  const bytes = Buffer.alloc(20)
-  expect(bytes.toString('utf8', 0, readSync(fd, bytes))).toBe('old')
-  closeSync(fd)
-  expect(readFileSync(path, 'utf8')).toBe('new and longer')
-})
+describe.each([
+  ['at once', atOnce],
+  ['in the background', writeFileInBackground],
+])('a file written %s', (_, write) => {
+  test('makes directory and file, with exactly the mode that was asked for', async () => {
+    const path = `${temporaryDirectory()}/a/b/file`
+    await write(path, 'one', OPTIONS)
+    expect([readFileSync(path, 'utf8'), statSync(path).mode & 0o777]).toEqual(['one', 0o600])
+  })
 
-test('long content arrives whole', () => {
-  const path = `${temporaryDirectory()}/file`
-  const content = 'ä'.repeat(3_000_000)
-  writeFileAtomically(path, content, OPTIONS)
-  expect(readFileSync(path, 'utf8') === content).toBe(true)
-})
+  test('a reader that has the file open keeps reading the old content', async () => {
+    const path = `${temporaryDirectory()}/file`
+    await write(path, 'old', OPTIONS)
+    const fd = openSync(path, 'r')
+    await write(path, 'new and longer', { ...OPTIONS, durable: false })
+    const bytes = Buffer.alloc(20)
+    expect(bytes.toString('utf8', 0, readSync(fd, bytes))).toBe('old')
+    closeSync(fd)
+    expect(readFileSync(path, 'utf8')).toBe('new and longer')
+  })
 
-test('a failure leaves the target as it was and no temporary file', () => {
-  const directory = temporaryDirectory()
-  mkdirSync(`${directory}/file/occupied`, { recursive: true })
-  expect(() => writeFileAtomically(`${directory}/file`, 'x', OPTIONS)).toThrow()
-  expect(readdirSync(directory)).toEqual(['file'])
+  test('long content arrives whole', async () => {
+    const path = `${temporaryDirectory()}/file`
+    const content = 'ä'.repeat(3_000_000)
+    await write(path, content, OPTIONS)
+    expect(readFileSync(path, 'utf8') === content).toBe(true)
+  })
+
+  test('a failure leaves the target as it was and no temporary file', async () => {
+    const directory = temporaryDirectory()
+    mkdirSync(`${directory}/file/occupied`, { recursive: true })
+    await expect(write(`${directory}/file`, 'x', OPTIONS)).rejects.toThrow('file')
+    expect(readdirSync(directory)).toEqual(['file'])
+  })
 })
 
 test('sweeping removes half-made files and nothing else', () => {

@@ -12,7 +12,8 @@ import { ip, joinedNamespaces } from './own-namespace.ts'
 import { temporaryDirectory } from './temporary-directory.ts'
 
 export const CONFIG = { Network: '10.244.0.0/16', Backend: { Type: 'vxlan', VNI: 1 } }
-const READY_LIMIT_MS = 10_000
+/** A start takes seconds on a busy machine, of which there are two at a time. */
+const READY_LIMIT_MS = 20_000
 
 export interface Host {
   readonly namespace: string

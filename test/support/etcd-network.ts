@@ -108,9 +108,9 @@ export async function networkOnEtcd(underlay: Underlay) {
   return { first, second, third, etcd, one, two }
 }
 
-/** Waits for a daemon's state. */
-export async function stateOf(daemon: RunningDaemon, state: string, limitMs: number): Promise<void> {
-  await expect.poll(() => daemon.status?.state, { timeout: limitMs, interval: 20 }).toBe(state)
+/** Waits for a daemon's state, which is due within `dueMs`; fails at three times that. */
+export async function stateOf(daemon: RunningDaemon, state: string, dueMs: number): Promise<void> {
+  await expect.poll(() => daemon.status?.state, { timeout: 3 * dueMs, interval: 20 }).toBe(state)
 }
 
 /** What a daemon's lease looks like in etcd: key without the prefix, and value. */
@@ -146,13 +146,16 @@ export function tellKernel(place: Place, daemon: RunningDaemon): void {
 
 export const overlayAddressOf = (daemon: RunningDaemon) => daemon.status?.node?.overlayAddress ?? ''
 
-/** A ping every 10 ms until it is told to end; then what was lost. */
+/** Of a ping every 10 ms: so many may still be under way when it ends, on a machine that has much to do. */
+const UNDER_WAY = 100
+
+/** A ping every 10 ms until it is told to end; then what was lost. At most ten minutes: then its numbers begin anew. */
 export class SteadyPing {
   readonly #child
   #output = ''
 
   constructor(from: Place, address: string) {
-    const argv = inNamespace(from.namespace, ['ping', '-n', '-q', '-i', '0.01', address])
+    const argv = inNamespace(from.namespace, ['ping', '-n', '-i', '0.01', address])
     this.#child = spawn(argv[0]!, argv.slice(1), { stdio: ['ignore', 'pipe', 'ignore'] })
     this.#child.stdout.setEncoding('utf8').on('data', (text: string) => {
       this.#output += text
@@ -160,13 +163,15 @@ export class SteadyPing {
     onTestFinished(() => void this.#child.kill('SIGKILL'))
   }
 
-  /** The last one may still be under way: that one does not count. */
+  /** Answers come in the order of the questions: behind the last one they are under way, what is missing before is lost. */
   async end(): Promise<{ sent: number; lost: number }> {
     const closed = once(this.#child, 'close')
     this.#child.kill('SIGINT')
     await closed
-    const [, sent = '0', received = '0'] = /(\d+) packets transmitted, (\d+) received/.exec(this.#output) ?? []
-    return { sent: Number(sent), lost: Math.max(0, Number(sent) - Number(received) - 1) }
+    const sent = Number(/(\d+) packets transmitted/.exec(this.#output)?.[1] ?? 0)
+    const answered = new Set([...this.#output.matchAll(/icmp_seq=(\d+) ttl/g)].map(([, number]) => Number(number)))
+    const last = Math.max(0, ...answered)
+    return { sent, lost: (sent - last > UNDER_WAY ? sent : last) - answered.size }
   }
 }
 
@@ -182,23 +187,29 @@ export function pingLosses(from: Place, address: string): string {
 
 /** From now on a place's connections to etcd are reset, until the returned function is called. */
 export function rejectEtcd(place: Place): () => void {
-  return filter(place, 'output', `tcp dport ${CLIENT_PORT} reject with tcp reset`)
+  return filter(place, ['output'], `tcp dport ${CLIENT_PORT} reject with tcp reset`)
 }
 
-/** From now on an etcd member there hears nothing of the others, while clients reach it. */
+/** From now on an etcd member there neither hears the others nor is heard by them, while clients reach it. */
 export function cutPeers(place: Place): () => void {
-  return filter(place, 'output', 'tcp dport 2380 drop; tcp sport 2380 drop')
+  return filter(place, BOTH_WAYS, 'tcp dport 2380 drop; tcp sport 2380 drop')
 }
 
 /** From now on nothing arrives at a place, or leaves it, that is of etcd. */
 export function dropEtcd(place: Place): () => void {
-  return filter(place, 'output', `tcp dport { ${CLIENT_PORT}, 2380 } drop; tcp sport { ${CLIENT_PORT}, 2380 } drop`)
+  return filter(place, BOTH_WAYS, `tcp dport { ${CLIENT_PORT}, 2380 } drop; tcp sport { ${CLIENT_PORT}, 2380 } drop`)
 }
 
-function filter(place: Place, hook: string, rules: string): () => void {
+/** What stands in the way of answers alone lets everything in that was sent before. */
+const BOTH_WAYS = ['input', 'output'] as const
+
+function filter(place: Place, hooks: readonly ('input' | 'output')[], rules: string): () => void {
   const nft = (words: string) => execFileSync('ip', ['netns', 'exec', place.namespace, 'nft', words])
-  const lines = rules.split('; ').map((rule) => `add rule inet cut c ${rule}`)
-  nft(`add table inet cut; add chain inet cut c { type filter hook ${hook} priority 0 ; }; ${lines.join('; ')}`)
+  const chains = hooks.flatMap((hook) => [
+    `add chain inet cut ${hook} { type filter hook ${hook} priority 0 ; }`,
+    ...rules.split('; ').map((rule) => `add rule inet cut ${hook} ${rule}`),
+  ])
+  nft(['add table inet cut', ...chains].join('; '))
   return () => void nft('delete table inet cut')
 }
 

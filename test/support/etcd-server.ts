@@ -74,8 +74,13 @@ export class EtcdServer {
   /** A member that answers. */
   static async start(options: EtcdOptions = {}): Promise<EtcdServer> {
     const server = await EtcdServer.launch(options)
-    await server.ready()
-    return server
+    try {
+      await server.ready()
+      return server
+    } catch (error) {
+      await server.stop()
+      throw error
+    }
   }
 
   get pid(): number {

@@ -1,8 +1,17 @@
 // What a host without the vxlan module must be able to do, for the short and the whole suite.
 import { describe, expect, type TestContext, test } from 'vitest'
 import { isKernelAtLeast } from '../../dataplane/io/kernel-release.ts'
-import { expectIntact, foundFeatures, type GuestHost, OUTSIDE_OVERLAY, releaseOf } from './guest-without-vxlan.ts'
-import { guestObstacle, mustRunIn, type Place, runIn } from './uml-guest.ts'
+import { mainProgram } from '../../src/lab/daemon-process.ts'
+import {
+  expectIntact,
+  foundFeatures,
+  type GuestHost,
+  OUTSIDE_OVERLAY,
+  releaseOf,
+  STATE,
+  SUBNET_FILE,
+} from './guest-without-vxlan.ts'
+import { guestObstacle, mustRunIn, type Place, runIn, type UmlGuest } from './uml-guest.ts'
 
 /** TUN_F_ bits: checksum, TSO for both families; USO for both. */
 const TSO = 0x07
@@ -35,6 +44,19 @@ export function describeGuestWithoutVxlan(host: () => GuestHost | null, mebibyte
       expect(await ping(guest.outside, overlay)).toContain(' 0% packet loss')
     })
 
+    test('is found good by doctor, and so is its peer: the userspace dataplane needs no vxlan', async (context) => {
+      const { guest } = bootedHost(host, context)
+      await mustRunIn(guest, ['sysctl', '-qw', 'net.ipv4.ip_forward=1'])
+      const { exitCode, report } = await doctorIn(guest, ['--peers', ...placesInGuest(STATE)])
+      expect(report.findings.filter(({ severity }) => severity === 'error' || severity === 'warning')).toEqual([])
+      const messageOf = (check: string) => report.findings.find((finding) => finding.check === check)?.message
+      expect(messageOf('vxlan-module')).toBe('the kernel may have no vxlan; the userspace dataplane needs none')
+      expect(messageOf('tun-device')).toBe('/dev/net/tun opens')
+      expect(messageOf('overlay-device')).toBe('flannel.1 is up')
+      expect(report.peers).toEqual([expect.objectContaining({ refused: false, whole: true, fragmented: true })])
+      expect(exitCode).toBe(0)
+    })
+
     test(`sends ${mebibytes} MiB to a kernel VTEP and gets as many, with the right SHA-256`, async (context) => {
       const { guest, overlay } = bootedHost(host, context)
       const out = await expectIntact(guest, guest.outside, OUTSIDE_OVERLAY, mebibytes)
@@ -42,6 +64,25 @@ export function describeGuestWithoutVxlan(host: () => GuestHost | null, mebibyte
       console.log(`guest: ${out.toFixed(1)} MiB/s out, ${back.toFixed(1)} MiB/s in`)
     })
   })
+}
+
+interface Report {
+  readonly findings: readonly { readonly check: string; readonly severity: string; readonly message: string }[]
+  readonly peers: readonly unknown[] | null
+}
+
+/** Words of doctor for a daemon with that state directory. */
+export const placesInGuest = (state: string) => ['--state-dir', state, '--subnet-file', SUBNET_FILE]
+
+/** Runs doctor in the guest; `within` gives the words that start its words elsewhere. */
+export async function doctorIn(
+  guest: UmlGuest,
+  words: readonly string[],
+  within: (words: readonly string[]) => Promise<readonly string[]> = async (same) => same,
+): Promise<{ exitCode: number; report: Report }> {
+  const argv = await within([process.execPath, mainProgram(), 'doctor', '-o', 'json', ...words])
+  const { exitCode, stdout } = await runIn(guest, argv)
+  return { exitCode, report: JSON.parse(stdout) as Report }
 }
 
 /** The host, or the end of the test with the reason why there is none. */

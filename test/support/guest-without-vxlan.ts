@@ -7,6 +7,8 @@ import { afterAll, afterEach, beforeAll, expect, onTestFinished, vi } from 'vite
 import type { DaemonStatus } from '../../src/daemon/status-file.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
 import { CONFIG } from './daemon-under-test.ts'
+import { PREFIX } from './etcd-network.ts'
+import { EtcdServer } from './etcd-server.ts'
 import { ip } from './own-namespace.ts'
 import { ROOT } from './source-tree.ts'
 import {
@@ -26,7 +28,8 @@ const OUTSIDE_MAC = '02:00:00:00:00:01'
 const OUTSIDE_LEASE = `{"PublicIP":"${OUTSIDE}","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"${OUTSIDE_MAC}"}}`
 /** In the guest's memory. */
 const STORE = '/run/store'
-const STATE = '/run/state'
+export const STATE = '/run/state'
+export const SUBNET_FILE = '/run/subnet.env'
 const STATUS = `${STATE}/status.json`
 const READY_LIMIT_MS = 20_000
 /** More than boot and start may take together: whoever runs into a limit of theirs still cleans up. */
@@ -37,20 +40,30 @@ const PORT = 7000
 export interface GuestHost {
   readonly guest: UmlGuest
   readonly daemon: RunningProgram
+  /** The daemon's store, when it is one. */
+  readonly etcd: EtcdServer | null
   /** The guest's overlay address. */
   readonly overlay: string
 }
 
-/** Boots the guest before the tests around the call, with the daemon running; `null` where no guest can be booted. */
-export function guestHost(): () => GuestHost | null {
+/**
+ * Boots the guest before the tests around the call, with the daemon running; `null` where no guest can be booted. Its
+ * store is a directory in the guest, or an etcd outside of it; `more` are words of the daemon.
+ */
+export function guestHost(store: 'file' | 'etcd' = 'file', more: readonly string[] = []): () => GuestHost | null {
   let host: GuestHost | null = null
   let guest: UmlGuest | null = null
+  let etcd: EtcdServer | null = null
   beforeAll(async () => {
     if (guestObstacle() !== null) return
     guest = await UmlGuest.boot()
-    host = await startHost(guest)
+    if (store === 'etcd') etcd = await etcdOutside(guest)
+    host = await startHost(guest, etcd, more)
   }, HOOK_LIMIT_MS)
-  afterAll(() => guest?.stop())
+  afterAll(async () => {
+    await etcd?.stop()
+    await guest?.stop()
+  })
   afterEach((context) => {
     if (context.task.result?.state !== 'fail') return
     console.log(guest?.console, host?.daemon.output.stderr.split('\n').slice(-12).join('\n'))
@@ -58,12 +71,12 @@ export function guestHost(): () => GuestHost | null {
   return () => host
 }
 
-async function startHost(guest: UmlGuest): Promise<GuestHost> {
-  await prepareStore(guest)
-  const daemon = await startDaemonIn(guest, 'vec0')
+async function startHost(guest: UmlGuest, etcd: EtcdServer | null, more: readonly string[]): Promise<GuestHost> {
+  if (etcd === null) await prepareStore(guest)
+  const daemon = await startDaemonIn(guest, 'vec0', [...(etcd === null ? [] : ['--etcd-endpoints', etcd.url]), ...more])
   const { node, lease } = (await statusIn(guest))!
   makeKernelVtep(guest, { overlay: node!.overlayAddress, subnet: lease!.subnet, mac: node!.mac })
-  return { guest, daemon, overlay: node!.overlayAddress }
+  return { guest, daemon, etcd, overlay: node!.overlayAddress }
 }
 
 /** Starts a daemon with that underlay interface, on the state of the one before, and waits until it forwards. */
@@ -74,8 +87,9 @@ export async function startDaemonIn(
 ): Promise<RunningProgram> {
   await mustRunIn(guest, ['rm', '-f', STATUS])
   const daemon = guest.start([
-    ...[process.execPath, mainProgram(), 'run', '--store', `file:${STORE}`, '--iface', underlay],
-    ...['--state-dir', STATE, '--subnet-file', '/run/subnet.env', '--log-format', 'json', ...more],
+    ...[process.execPath, mainProgram(), 'run', '--iface', underlay],
+    ...(more.includes('--etcd-endpoints') ? [] : ['--store', `file:${STORE}`]),
+    ...['--state-dir', STATE, '--subnet-file', SUBNET_FILE, '--log-format', 'json', ...more],
   ])
   const look = async () => {
     if (daemon.output.exitCode !== null) throw new Error(`the daemon ended: ${daemon.output.stderr}`)
@@ -90,6 +104,15 @@ export async function startDaemonIn(
 async function prepareStore(guest: UmlGuest): Promise<void> {
   const script = `mkdir -p ${STORE}/subnets && cd ${STORE} && printf %s "$1" >config && printf %s "$2" >subnets/10.244.1.0-24`
   await mustRunIn(guest, ['bash', '-c', script, 'prepare', JSON.stringify(CONFIG), OUTSIDE_LEASE])
+}
+
+/** On the guest's underlay, with the same in it. */
+async function etcdOutside(guest: UmlGuest): Promise<EtcdServer> {
+  const { namespace } = guest
+  const etcd = await EtcdServer.start({ namespace, address: OUTSIDE, clientPort: 2379, peerPort: 2380 })
+  etcd.ctl('put', `${PREFIX}/config`, JSON.stringify(CONFIG))
+  etcd.ctl('put', `${PREFIX}/subnets/10.244.1.0-24`, OUTSIDE_LEASE)
+  return etcd
 }
 
 function makeKernelVtep(guest: UmlGuest, peer: { overlay: string; subnet: string; mac: string }): void {

@@ -107,6 +107,7 @@ export class UmlGuest implements Place {
   static async boot(): Promise<UmlGuest> {
     const namespace = `flx-uml-${process.pid}`
     ip('netns', 'add', namespace)
+    ip('-n', namespace, 'link', 'set', 'lo', 'up')
     const guest = new UmlGuest(namespace)
     try {
       await guest.#answering()

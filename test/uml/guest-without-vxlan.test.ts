@@ -5,6 +5,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { BlastResult } from '../../bench/netns/blast.ts'
 import { blastProgram, SMALL_PACKET_BYTES } from '../../bench/netns/load.ts'
 import { isKernelAtLeast } from '../../dataplane/io/kernel-release.ts'
+import { mainProgram } from '../../src/lab/daemon-process.ts'
 import {
   expectIntact,
   guestHost,
@@ -13,7 +14,7 @@ import {
   startDaemonIn,
   statusIn,
 } from '../support/guest-without-vxlan.ts'
-import { bootedHost, describeGuestWithoutVxlan } from '../support/guest-without-vxlan-tests.ts'
+import { bootedHost, describeGuestWithoutVxlan, doctorIn, placesInGuest } from '../support/guest-without-vxlan-tests.ts'
 import {
   GUEST,
   loadModule,
@@ -21,6 +22,7 @@ import {
   OUTSIDE,
   type Place,
   type RunningProgram,
+  runIn,
   type UmlGuest,
 } from '../support/uml-guest.ts'
 
@@ -116,6 +118,48 @@ function hits(guest: UmlGuest, names: readonly string[]): Promise<number[]> {
     [guest.outside, guest].map(async (place) => sum(await mustRunIn(place, ['nstat', '-asz', ...names]))),
   )
 }
+
+describe('without vxlan and without a daemon that needs none', () => {
+  /** For the time being the guest has a directory of modules, with all that it has but vxlan. */
+  async function amidModulesWithoutVxlan(guest: UmlGuest, words: readonly string[]): Promise<readonly string[]> {
+    await loadModule(guest, 'overlay')
+    const script = `from=/run/modules/lib/modules/$(uname -r); to=/run/shown/modules/$(uname -r); mkdir -p $to
+      cp $from/modules.builtin $to; grep -v /vxlan.ko $from/modules.dep >$to/modules.dep
+      mount -t overlay -o lowerdir=/run/shown:/usr/lib overlay /usr/lib && exec "$@"`
+    return ['unshare', '--mount', 'bash', '-c', script, 'shown', ...words]
+  }
+
+  test('doctor knows what "operation not supported" means, and what to do', async (context) => {
+    const { guest } = bootedHost(host, context)
+    const unseen = await doctorIn(guest, placesInGuest('/run/nowhere'))
+    const verdictOf = ({ report }: typeof unseen) => report.findings.find(({ check }) => check === 'vxlan-module')
+    expect(verdictOf(unseen)).toMatchObject({
+      severity: 'unseen',
+      message: expect.stringMatching(/out of sight.*it has none if .*"operation not supported".*userspace dataplane/),
+    })
+    const absent = await doctorIn(guest, placesInGuest('/run/nowhere'), (words) =>
+      amidModulesWithoutVxlan(guest, words),
+    )
+    expect(verdictOf(absent)).toMatchObject({
+      severity: 'note',
+      message: `kernel ${await releaseOf(guest)} has no vxlan module: "ip link add … type vxlan" says "operation not supported" or "unknown device type"`,
+      remedy: expect.stringContaining('--dataplane userspace'),
+    })
+  })
+
+  test('the kernel dataplane is refused with what to do, and leaves nothing', async (context) => {
+    const { guest } = bootedHost(host, context)
+    const place = ['--store', 'file:/run/other', '--state-dir', '/run/other-state', '--subnet-file', '/run/other.env']
+    await mustRunIn(guest, ['bash', '-c', 'mkdir /run/other && sed s/:1}/:7}/ /run/store/config >/run/other/config'])
+    const words = ['run', '--iface', 'vec0', '--dataplane', 'kernel', ...place]
+    const { exitCode, stderr } = await runIn(guest, [process.execPath, mainProgram(), ...words])
+    expect(stderr.trim().split('\n').at(-1)).toBe(
+      'flannelette: this kernel has no vxlan device; load it with `modprobe vxlan`, or use --dataplane userspace, which needs none',
+    )
+    expect(exitCode).toBe(1)
+    expect(await mustRunIn(guest, ['ls', '/run/other/subnets'])).toBe('')
+  })
+})
 
 describe('with the next daemon on the same device', () => {
   test('the plain driver gets as much across, one packet a call, at a speed that is printed', async (context) => {

@@ -50,8 +50,16 @@ const vxlanModule: Check = {
         note(`the kernel ${vxlan === 'absent' ? 'has no' : 'may have no'} vxlan; the userspace dataplane needs none`),
       ]
     }
-    if (vxlan === 'unknown') return [unseen('whether the kernel has vxlan: its modules are out of sight here')]
-    const message = `kernel ${kernelRelease} has no vxlan module: "ip link add … type vxlan" says "operation not supported" or "unknown device type"`
+    const sign = '"ip link add … type vxlan" says "operation not supported" or "unknown device type"'
+    if (vxlan === 'unknown') {
+      const where = `the modules of kernel ${kernelRelease} are out of sight here`
+      return [
+        unseen(
+          `whether the kernel has vxlan: ${where}; it has none if ${sign}, and the userspace dataplane needs none`,
+        ),
+      ]
+    }
+    const message = `kernel ${kernelRelease} has no vxlan module: ${sign}`
     const remedy = 'run with --dataplane userspace (the default), which needs only /dev/net/tun'
     return [dataplane === 'kernel' ? error(message, remedy) : note(message, remedy)]
   },

@@ -1,6 +1,6 @@
 // All leases at one revision, by key: listed page by page, then kept up to date by events.
 import type { Prefix } from '../../../dataplane/index.ts'
-import { inAddressOrder } from '../../lease/diff.ts'
+import { sortedLeases } from '../../lease/diff.ts'
 import type { Lease } from '../../lease/lease.ts'
 import { CompactedError, type EtcdCalls, type KeyValue, type WatchMessage } from './calls.ts'
 import type { KnownPair, LeasePairs } from './lease-pairs.ts'
@@ -27,7 +27,10 @@ export class LeaseTable {
 
   /** In address order. The same array until something changes. */
   get leases(): readonly Lease[] {
-    this.#sorted ??= [...this.#known.values()].flatMap(({ lease }) => lease ?? []).sort(inAddressOrder)
+    if (this.#sorted !== null) return this.#sorted
+    const leases: Lease[] = []
+    for (const { lease } of this.#known.values()) if (lease !== null) leases.push(lease)
+    this.#sorted = sortedLeases(leases)
     return this.#sorted
   }
 

@@ -6,6 +6,7 @@ import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { statusOf } from '../../../src/daemon/status-file.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
+import type { LeaseNews, LeaseStore } from '../../../src/store/lease-store.ts'
 import { CONFIG, ETH0, type Host, makeHost, started } from '../../support/agent-host.ts'
 import { FakeHostWork } from '../../support/fake-host-work.ts'
 import { peerLease } from '../../support/peer-lease.ts'
@@ -231,6 +232,30 @@ describe('a running node', () => {
     expect(agent.state).toBe('ready')
   })
 
+  test('through 1,000 failures of its watch is degraded and hands no table over; ready within 2 s of the last', async () => {
+    const host = makeHost()
+    host.shared.edit(() => [B])
+    const store = host.shared.open(() => 0)
+    let failures = -1 // not yet
+    async function* watch(signal: AbortSignal): AsyncGenerator<LeaseNews> {
+      if (failures < 0) for await (const news of store.watch(AbortSignal.any([signal, broken.signal]))) yield news
+      else if (failures >= 1000) yield* store.watch(signal)
+      failures += 1
+      yield { type: 'disconnected', why: 'connection reset' }
+    }
+    const broken = new AbortController()
+    const { agent, dataplane } = await started(host, { store: withWatch(store, watch) })
+    const { length } = dataplane.tables
+    broken.abort()
+    await host.clock.advance(2000)
+    for (; failures < 1000; await host.clock.advance(1000)) {
+      expect([agent.state, agent.peers.peers.length]).toEqual(['degraded', 1])
+    }
+    await host.clock.advance(2000)
+    expect([agent.state, dataplane.subnets, dataplane.tables.length]).toEqual(['ready', ['10.244.2.0/24'], length])
+    expect(host.log.of('store-disconnected')).toHaveLength(1)
+  })
+
   test('says of a store that is away what keeps it away now', async () => {
     const host = makeHost()
     const { agent } = await started(host)
@@ -313,6 +338,14 @@ describe('a running node', () => {
     ])
   })
 })
+
+function withWatch(store: LeaseStore, watch: LeaseStore['watch']): LeaseStore {
+  const get = (target: LeaseStore, name: keyof LeaseStore) => {
+    const member = name === 'watch' ? watch : target[name]
+    return typeof member === 'function' ? member.bind(target) : member
+  }
+  return new Proxy(store, { get: (target, name) => get(target, name as keyof LeaseStore) })
+}
 
 describe('a stop', () => {
   test('keeps device and subnet.env', async () => {

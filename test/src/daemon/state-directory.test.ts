@@ -26,11 +26,11 @@ test('a fresh directory remembers nothing and warns of nothing', () => {
   expect([state.readMac(), state.readLease(), state.readLeases(), log.lines]).toEqual([null, null, [], []])
 })
 
-test('MAC, own lease with its config, and all leases come back as they were', () => {
+test('MAC, own lease with its config, and all leases come back as they were', async () => {
   const { path, state } = make()
   state.writeMac(0x0a_00_00_00_00_01)
   state.writeLease({ lease: LEASE, config: '{"Network": "10.244.0.0/16"}' })
-  state.writeLeases([LEASE, RESERVED])
+  await state.writeLeases([LEASE, RESERVED])
   const { state: again, log } = make(path)
   expect(again.readMac()).toBe(0x0a_00_00_00_00_01)
   expect(again.readLease()).toEqual({ lease: LEASE, config: '{"Network": "10.244.0.0/16"}' })

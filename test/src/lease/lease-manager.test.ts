@@ -28,6 +28,8 @@ interface Call {
 
 interface Options {
   readonly confirmed?: boolean
+  /** What happened between the grant and the manager. */
+  granted?(clock: VirtualClock): void
   /** What happened in the store before the manager started. */
   before?(shared: MemoryLeases): void
   /** Changes the store before the manager sees it. */
@@ -47,6 +49,7 @@ async function makeManager(options: Options = {}) {
     previousIpv6Subnet: null,
     attributes: () => OWN,
   })
+  options.granted?.(clock)
   const store = recorded(inner, clock, calls)
   const snapshots: (readonly Lease[])[] = []
   const owned: Lease[] = []
@@ -168,6 +171,12 @@ describe('renewal', () => {
     clock.stepWall(hours * HOUR)
     await clock.advance(82_800 * SECOND - HOUR)
     expect(renewalsOf(calls)).toEqual([82_800 * SECOND])
+  })
+
+  test.each([-3, 3])('comes before the end although the wall clock was set by %i h since the grant', async (hours) => {
+    const { clock, calls } = await makeManager({ granted: (clock) => clock.stepWall(hours * HOUR) })
+    await clock.advance(LEASE_TTL_MS - MARGIN_MS)
+    expect(renewalsOf(calls)).toHaveLength(1)
   })
 
   test('a renewal whose answer got lost is recognised as our own', async () => {

@@ -96,7 +96,12 @@ export async function startDaemonIn(
     const status = await statusIn(guest)
     return status?.state === 'ready' && status.peers.length === 1
   }
-  await vi.waitUntil(look, { timeout: READY_LIMIT_MS, interval: 200 })
+  try {
+    await vi.waitUntil(look, { timeout: READY_LIMIT_MS, interval: 200 })
+  } catch (error) {
+    // The hook that calls fails without a test whose failure would print this.
+    throw new Error(`not ready: ${JSON.stringify(await statusIn(guest))}\n${daemon.output.stderr}`, { cause: error })
+  }
   return daemon
 }
 

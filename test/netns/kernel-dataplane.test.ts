@@ -1,10 +1,5 @@
 // A daemon whose dataplane is the kernel's: what it says of itself is true, and a device that is taken away comes back.
-import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { API_SOCKET } from '../../src/daemon/api-server.ts'
-import type { DaemonStatus } from '../../src/daemon/status-file.ts'
-import { askDaemon } from '../../src/daemon/status-source.ts'
-import { hostFiles } from '../../src/lab/lab-state.ts'
 import { countersOf, eventually, labUnderTest, logOf } from '../support/lab-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
 
@@ -15,7 +10,6 @@ const PINGS = 20
 const lab = labUnderTest({ name: 'kerneldp', hosts: 2, pods: 1, kernel: ['host2'] })
 const onHost2 = (...words: string[]) => ip('-n', lab().namespace('host2'), ...words)
 const status = () => lab().host('host2').status
-const { stateDirectory } = hostFiles('kerneldp', 'host2')
 const shape = () => [
   onHost2('-4', 'route', 'show', 'dev', 'flannel.1'),
   onHost2('-4', '-br', 'address', 'show', 'dev', 'flannel.1').replace(/^(\S+) +\S+/, '$1'),

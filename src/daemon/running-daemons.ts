@@ -1,6 +1,6 @@
 // Which daemons run on this host, by the locks that they hold as long as they live.
 import { readdirSync, readFileSync } from 'node:fs'
-import { sharesNetwork } from '../host/network-namespace.ts'
+import { hasEnded, sharesNetwork } from '../host/network-namespace.ts'
 import { holdFileLock } from '../store/file-lock.ts'
 import { IDENTITY_DIRECTORY } from './identity-claim.ts'
 
@@ -22,7 +22,8 @@ export async function readIdentities(directory = IDENTITY_DIRECTORY): Promise<Id
       continue
     }
     const pid = Number(readFileSync(path, 'utf8'))
-    if (sharesNetwork(pid)) pids.push(pid)
+    // It may have ended since its lock was tried; a pid that is not written yet is somebody's.
+    if (sharesNetwork(pid) && (pid === 0 || !hasEnded(pid))) pids.push(pid)
   }
   return { pids, abandoned }
 }

@@ -123,6 +123,12 @@ export function addressAt(view: DataView, at: number): bigint {
   return (view.getBigUint64(at) << 64n) | view.getBigUint64(at + 8)
 }
 
+/** Writes an address to the 16 bytes at `at`. Off the hot path. */
+export function writeAddress(view: DataView, at: number, address: bigint): void {
+  view.setBigUint64(at, address >> 64n)
+  view.setBigUint64(at + 8, BigInt.asUintN(64, address))
+}
+
 export type Ipv6Header = FieldValues<typeof FIELDS>
 
 /**

@@ -6,6 +6,7 @@ import { SendBatch } from '../../dataplane/io/send-batch.ts'
 import type { SocketAddresses } from '../../dataplane/io/socket-addresses.ts'
 import type { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
 import { formatIpv6 } from '../../dataplane/wire/address.ts'
+import * as ipv6 from '../../dataplane/wire/ipv6.ts'
 import { FAR, NEAR, UNDERLAY_PORT } from '../compliance/underlay-socket.ts'
 import { inNetwork } from './namespace-socket.ts'
 import { ip as iproute } from './own-namespace.ts'
@@ -18,11 +19,7 @@ const WORDS = 4
 /** What a socket of IPv6 asks in these tests: the peers of the suite by their IPv4 addresses. */
 export const WIDE_LOOPBACK: SocketAddresses = {
   numberOf: (view, at) => view.getInt32(at + (WORDS - 1) * 4),
-  write: (number, view, at) => {
-    const address = wideOf(number)
-    view.setBigUint64(at, address >> 64n)
-    view.setBigUint64(at + WORDS * 2, address & 0xffff_ffff_ffff_ffffn)
-  },
+  write: (number, view, at) => ipv6.writeAddress(view, at, wideOf(number)),
 }
 
 function wideOf(number: number): bigint {

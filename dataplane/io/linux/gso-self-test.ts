@@ -1,6 +1,7 @@
 // Whether segmented sends arrive as what went in: three segments to a socket of our own, compared byte by byte. Covers
 // the way through this kernel, not the network card.
 import { PacketMemory } from '../../memory/packet-memory.ts'
+import * as ipv6 from '../../wire/ipv6.ts'
 import { ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
 import { SendBatch } from '../send-batch.ts'
 import type { SocketAddresses } from '../socket-addresses.ts'
@@ -57,10 +58,7 @@ function exchange(address: number | bigint, port: number, senderFd: number, rece
 /** Whatever the number, it is this address, where numbers are needed at all. */
 function only(address: number | bigint): { addresses?: SocketAddresses } {
   if (typeof address === 'number') return {}
-  const write = (_number: number, view: DataView, at: number) => {
-    view.setBigUint64(at, address >> 64n)
-    view.setBigUint64(at + 8, address & 0xffff_ffff_ffff_ffffn)
-  }
+  const write = (_number: number, view: DataView, at: number) => ipv6.writeAddress(view, at, address)
   return { addresses: { numberOf: () => 0, write } }
 }
 

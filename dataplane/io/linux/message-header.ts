@@ -1,6 +1,7 @@
 // The structures that sendmmsg(2) and recvmmsg(2) read and write, laid out in packet memory. LP64, little-endian:
 // x86-64 and arm64 alike. Offsets from bits/socket.h, netinet/in.h and linux/socket.h.
 import { IOVEC_BYTES, type PacketMemory } from '../../memory/packet-memory.ts'
+import * as ipv6 from '../../wire/ipv6.ts'
 import type { SocketAddresses } from '../socket-addresses.ts'
 
 /** struct mmsghdr: struct msghdr (56 bytes) and msg_len. */
@@ -57,8 +58,7 @@ export function socketAddress(address: number | bigint, port: number): Uint8Arra
   if (typeof address === 'number') {
     view.setUint32(ADDRESS, address)
   } else {
-    view.setBigUint64(WIDE_ADDRESS, address >> 64n)
-    view.setBigUint64(WIDE_ADDRESS + 8, address & 0xffff_ffff_ffff_ffffn)
+    ipv6.writeAddress(view, WIDE_ADDRESS, address)
   }
   return bytes
 }

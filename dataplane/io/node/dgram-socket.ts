@@ -4,6 +4,7 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram'
 import type { PacketMemory } from '../../memory/packet-memory.ts'
 import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from '../../wire/address.ts'
+import * as ipv6 from '../../wire/ipv6.ts'
 import { EINPROGRESS, EIO, EMSGSIZE } from '../errno.ts'
 import type { ReceiveSlots } from '../receive-slots.ts'
 import { MAX_DATAGRAM_BYTES, type SendBatch } from '../send-batch.ts'
@@ -209,11 +210,8 @@ class WideNames implements Names {
   textOf(number: number): string {
     const wanted = this.#wanted
     this.#addresses.write(number, wanted, 0)
-    const high = wanted.getBigUint64(0)
-    const low = wanted.getBigUint64(8)
-    if (high !== this.#address.getBigUint64(0) || low !== this.#address.getBigUint64(8)) {
-      this.#remember((high << 64n) | low, formatIpv6((high << 64n) | low))
-    }
+    const address = ipv6.addressAt(wanted, 0)
+    if (address !== ipv6.addressAt(this.#address, 0)) this.#remember(address, formatIpv6(address))
     return this.#text
   }
 
@@ -223,8 +221,7 @@ class WideNames implements Names {
   }
 
   #remember(address: bigint, text: string): void {
-    this.#address.setBigUint64(0, address >> 64n)
-    this.#address.setBigUint64(8, address & 0xffff_ffff_ffff_ffffn)
+    ipv6.writeAddress(this.#address, 0, address)
     this.#text = text
   }
 }

@@ -1,10 +1,11 @@
 // Looks at a network config for a person: not the first mistake but all of them, each with its place; keys that nobody
 // reads; and what the config comes to. The rules are those of the start (network-config.ts, tunnel-backend.ts): after
 // each mistake they are asked again with that field left out.
-import { formatIpv4, formatIpv6, formatPrefix, OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import { formatIpv4, formatIpv6, formatPrefix } from '../../dataplane/index.ts'
 import { asConfigError, ConfigError } from './config-error.ts'
 import { type JsonMember, type JsonNode, memberOf, type Place, parseJson, placeOf } from './json-document.ts'
 import { JsonFields } from './json-fields.ts'
+import { overheadBytes } from './mtu.ts'
 import { nearest } from './nearest-word.ts'
 import { KNOWN_BACKENDS, type NetworkConfig, readNetworkConfig } from './network-config.ts'
 import { type TunnelBackend, tunnelBackend } from './tunnel-backend.ts'
@@ -42,6 +43,15 @@ const KEYS: Readonly<Record<string, Kind>> = {
 }
 
 const BACKEND_KEYS: Readonly<Record<string, Readonly<Record<string, Kind>>>> = {
+  alloc: { Type: 'string' },
+  extension: {
+    Type: 'string',
+    PreStartupCommand: 'string',
+    PostStartupCommand: 'string',
+    SubnetAddCommand: 'string',
+    SubnetRemoveCommand: 'string',
+    Shell: 'boolean',
+  },
   udp: { Type: 'string', Port: 'integer' },
   vxlan: {
     Type: 'string',
@@ -224,7 +234,7 @@ function fieldIn(notice: string): string {
 
 function derivedOf({ config, backend }: { config: NetworkConfig; backend: TunnelBackend }): Record<string, string> {
   const { ipv6 } = config
-  const overhead = OVERHEAD_BYTES[backend.encapsulation]
+  const overhead = overheadBytes(backend.encapsulation)
   const underlay = backend.mtuBytes === null ? "the interface's" : String(backend.mtuBytes)
   return {
     Network: formatPrefix(config.network),
@@ -243,8 +253,8 @@ function derivedOf({ config, backend }: { config: NetworkConfig; backend: Tunnel
     rules: config.enableNftables ? 'nftables' : 'iptables',
     backend: config.backendType,
     ...(backend.encapsulation === 'vxlan' ? { VNI: String(backend.vni) } : {}),
-    port: `UDP ${backend.port}`,
-    device: backend.deviceName,
+    ...(backend.port === 0 ? {} : { port: `UDP ${backend.port}` }),
+    device: backend.deviceName === '' ? 'none' : backend.deviceName,
     MTU: `${underlay} − ${overhead}${backend.mtuBytes === null ? '' : ` = ${backend.mtuBytes - overhead}`}`,
   }
 }

@@ -8,6 +8,14 @@ export const SMALLEST_OVERLAY_BYTES = 576
 /** The same for an overlay that carries IPv6, RFC 8200 section 5; Linux takes IPv6 off a device with less. */
 const SMALLEST_IPV6_OVERLAY_BYTES = 1280
 
+/** What is put around packets; `none` adds nothing. */
+export type Encapsulation = keyof typeof OVERHEAD_BYTES | 'none'
+
+/** Bytes that it adds to each packet. */
+export function overheadBytes(encapsulation: Encapsulation): number {
+  return encapsulation === 'none' ? 0 : OVERHEAD_BYTES[encapsulation]
+}
+
 export interface MtuChoice {
   /** MTU of the overlay device, and `FLANNEL_MTU`. */
   readonly overlayBytes: number
@@ -23,12 +31,8 @@ export function smallestOverlayBytes(hasIpv6: boolean): number {
 }
 
 /** The overlay MTU. `configured` is the config's underlay MTU in bytes, `null` to take the interface's. */
-export function chooseMtu(
-  encapsulation: keyof typeof OVERHEAD_BYTES,
-  interfaceBytes: number,
-  configured: number | null,
-): MtuChoice {
-  const overhead = OVERHEAD_BYTES[encapsulation]
+export function chooseMtu(encapsulation: Encapsulation, interfaceBytes: number, configured: number | null): MtuChoice {
+  const overhead = overheadBytes(encapsulation)
   const underlay = configured ?? interfaceBytes
   const overlayBytes = underlay - overhead
   const warning =
@@ -54,7 +58,7 @@ export interface MtuChange {
 
 /** An MTU from the config is a person's word and stays; so does one that the interface leaves too little room for. */
 export function followMtu(
-  encapsulation: keyof typeof OVERHEAD_BYTES,
+  encapsulation: Encapsulation,
   interfaceBytes: number,
   configured: number | null,
   { mtuBytes, hasIpv6 }: RunningOverlay,

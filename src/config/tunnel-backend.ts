@@ -2,8 +2,10 @@
 import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import { asConfigError, invalid } from './config-error.ts'
 import type { JsonFields } from './json-fields.ts'
-import { SMALLEST_OVERLAY_BYTES } from './mtu.ts'
+import { type Encapsulation, SMALLEST_OVERLAY_BYTES } from './mtu.ts'
 import type { NetworkConfig } from './network-config.ts'
+import { hasNoTunnel, type PlainBackend, plainBackend } from './plain-backend.ts'
+import { unsupportedBackend } from './unsupported-backend.ts'
 
 /** flannel's (and Linux's) VXLAN port; IANA's 4789 is not the default. */
 const DEFAULT_VXLAN_PORT = 8472
@@ -14,17 +16,19 @@ const DEFAULT_UDP_PORT = 8285
 const SMALLEST_MTU_BYTES = SMALLEST_OVERLAY_BYTES + OVERHEAD_BYTES.vxlan
 
 export interface TunnelBackend {
-  readonly encapsulation: 'vxlan' | 'udp'
-  /** The type as leases name it: flannel's `udp` backend leaves it empty. */
+  readonly encapsulation: Encapsulation
+  /** The type as leases name it: flannel's `udp` and `alloc` backends leave it empty. */
   readonly leaseType: string
-  /** Name of the overlay device, as flannel names it. */
+  /** Name of the overlay device, as flannel names it; empty for none. */
   readonly deviceName: string
   /** 1 to 16777215; 0 where there is none. */
   readonly vni: number
-  /** UDP port, 1 to 65535, equal on all nodes. */
+  /** UDP port, 1 to 65535, equal on all nodes; 0 for none. */
   readonly port: number
   /** Underlay MTU in bytes; `null` to take the interface's. */
   readonly mtuBytes: number | null
+  /** Set for a backend without a tunnel. */
+  readonly plain?: PlainBackend
   /** What a person should read once. */
   readonly notices: readonly string[]
 }
@@ -37,12 +41,16 @@ export function tunnelBackend(config: NetworkConfig): TunnelBackend {
   requireIpv6Way(config)
   if (config.backendType === 'vxlan') return vxlanBackend(config)
   if (config.backendType === 'udp') return udpBackend(config)
-  const remedy = 'set "Backend": {"Type": "vxlan"} or {"Type": "udp"}'
-  throw invalid(
-    'Backend.Type',
-    `"${config.backendType}" is not supported yet, this version runs "vxlan" and "udp"`,
-    remedy,
-  )
+  const plain = plainBackend(config)
+  if (plain !== null) return withoutTunnel(config, plain)
+  throw unsupportedBackend(config.backendType)
+}
+
+/** Neither device nor port; the pods' MTU is the interface's. */
+function withoutTunnel({ backendType }: NetworkConfig, { backend, notices }: ReturnType<typeof plainBackend> & {}) {
+  const leaseType = backendType === 'alloc' ? '' : backendType
+  const nothing = { encapsulation: 'none', deviceName: '', vni: 0, port: 0, mtuBytes: null } as const
+  return { ...nothing, leaseType, plain: backend, notices }
 }
 
 /** Our own key beside flannel's: IPv6 packets of pods ride through the IPv4 tunnel, device, MAC and port of IPv4. */
@@ -50,7 +58,7 @@ const IPV6_KEY = 'IPv6OverIPv4'
 
 /** IPv6 needs to be told how it crosses: there is no tunnel between IPv6 addresses of hosts yet. */
 function requireIpv6Way({ ipv6, backend, backendType }: NetworkConfig): void {
-  if (ipv6 === null) return
+  if (ipv6 === null || hasNoTunnel(backendType)) return
   if (backendType !== 'vxlan') {
     throw invalid('EnableIPv6', `is true, but backend "${backendType}" carries IPv4 only`, 'take Backend.Type "vxlan"')
   }

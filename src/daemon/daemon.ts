@@ -2,6 +2,7 @@
 // signals.
 import { resolve } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
+import { withoutFlagVariables } from '../config/flag-values.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { readLink } from '../host/ip.ts'
@@ -13,9 +14,12 @@ import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
-import type { Dataplane } from './dataplane.ts'
+import { ChosenDataplane } from './chosen-dataplane.ts'
+import type { Dataplane, VtepOutline } from './dataplane.ts'
+import { ExtensionDataplane } from './extension-dataplane.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
+import { IdleDataplane } from './idle-dataplane.ts'
 import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
 import { StateDirectory } from './state-directory.ts'
@@ -42,7 +46,8 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const signals = new SignalWait(onTerminal ? [...STOP_SIGNALS, 'SIGHUP'] : STOP_SIGNALS)
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
-  const dataplane = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
+  const tunnels = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
+  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, log))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const agent = new NodeAgent({
@@ -65,7 +70,8 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   if (!onTerminal) process.on('SIGHUP', () => lookAgain(agent, log))
   if (!state.exists) await requireStore(store, clock)
   await state.claim()
-  const operations = new Operations({ agent, dataplane, store, clock, log, options })
+  const traceable = tunnels instanceof UserspaceDataplane ? tunnels : null
+  const operations = new Operations({ agent, dataplane, traceable, store, clock, log, options })
   try {
     await operations.start()
     return await live(agent, operations, signals, options, log)
@@ -182,4 +188,11 @@ function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandsti
     sourcePorts,
     onStandstill,
   })
+}
+
+/** What serves a backend that tunnels nothing; `null` for one that does. */
+function withoutTunnel({ plain }: VtepOutline, log: Log): Dataplane | null {
+  if (plain === undefined) return null
+  if (plain.type === 'alloc') return new IdleDataplane()
+  return new ExtensionDataplane({ commands: plain.commands, log, environment: withoutFlagVariables(process.env) })
 }

@@ -8,16 +8,18 @@ import type {
   UnderlayAddress,
   WorkerDriver,
 } from '../../dataplane/index.ts'
+import type { Encapsulation } from '../config/mtu.ts'
+import type { PlainBackend } from '../config/plain-backend.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** What is known of this node before it has a lease. Addresses are unsigned 32-bit numbers. */
 export interface VtepOutline {
-  readonly encapsulation: 'vxlan' | 'udp'
-  /** `flannel.<VNI>`, `flannel0` for plain UDP. */
+  readonly encapsulation: Encapsulation
+  /** `flannel.<VNI>`, `flannel0` for plain UDP; empty where the backend has no device. */
   readonly deviceName: string
   /** 0 where the encapsulation has none. */
   readonly vni: number
-  /** UDP port we listen on and peers send to. */
+  /** UDP port we listen on and peers send to; 0 for none. */
   readonly port: number
   /** Underlay interface and its address; the socket binds to it. */
   readonly underlayInterface: string
@@ -27,6 +29,8 @@ export interface VtepOutline {
   readonly ipv6Network: Ipv6Prefix | null
   /** MTU of the overlay device (underlay MTU − overhead). */
   readonly mtuBytes: number
+  /** What runs when nothing is tunnelled; absent for a tunnel. */
+  readonly plain?: PlainBackend
 }
 
 /** Everything a dataplane must know of this node; MACs are 48-bit numbers. */
@@ -41,11 +45,12 @@ export interface LocalVtep extends VtepOutline {
 }
 
 export interface Dataplane {
-  readonly kind: 'userspace' | 'kernel'
+  /** `none` moves nothing at all, `commands` leaves it to the operator's. */
+  readonly kind: 'userspace' | 'kernel' | 'none' | 'commands'
   /** By what the underlay can tell flows apart: `none`, `16 source ports`, … */
   readonly entropy: string
-  /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`. */
-  readonly driver: WorkerDriver | 'kernel'
+  /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`, or nothing of ours. */
+  readonly driver: WorkerDriver | 'kernel' | 'none'
   /** What the kernel takes off the driver's hands, and why it does or does not; empty until started. */
   features(): readonly Feature[]
   /**
@@ -55,6 +60,8 @@ export interface Dataplane {
    * driver-unavailable, not-permitted
    */
   prepare(outline: VtepOutline): Promise<void>
+  /** After `prepare`: what peers are to find in our lease, a JSON value. Absent where it holds a VTEP's MAC or nothing. */
+  leaseData?(): unknown
   /**
    * Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command`
    */

@@ -9,6 +9,7 @@ import {
   overlaps,
   samePrefix,
 } from '../../dataplane/index.ts'
+import type { Encapsulation } from '../config/mtu.ts'
 import { sortedLeases } from '../lease/diff.ts'
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
@@ -75,7 +76,7 @@ function selectIpv6Halves(peers: readonly Lease[], leftOut: LeftOutPeer[], own: 
     } else if (overlaps(half, ownHalf)) {
       useless.add(lease)
       leftOut.push({ lease, subnet, reason: 'overlaps-own-subnet', detail: 'it overlaps our own IPv6 subnet' })
-    } else if (!ridesOverIpv4(lease)) {
+    } else if (lease.attributes.backendType === 'vxlan' && !ridesOverIpv4(lease)) {
       useless.add(lease)
       leftOut.push({ lease, subnet, reason: 'undecodable-data', detail: 'its IPv6 VTEP is not the IPv4 one' })
     } else {
@@ -104,7 +105,7 @@ function superseded(lease: Lease, winner: Lease, subnet: string): LeftOutPeer {
 /** Table entries for peers that `selectPeers` let through. All nodes of a network share port and VNI. */
 export function forwardingEntries(
   peers: readonly Lease[],
-  local: { readonly encapsulation: 'vxlan' | 'udp'; readonly port: number; readonly vni: number },
+  local: { readonly encapsulation: Encapsulation; readonly port: number; readonly vni: number },
 ): ForwardingEntry[] {
   const entries: ForwardingEntry[] = []
   for (const peer of peers) {
@@ -145,8 +146,11 @@ function whyNot(lease: Lease, own: Lease): Omit<LeftOutPeer, 'lease' | 'subnet'>
       detail: `its public address ${formatIpv4(attributes.publicIp)} is no host's`,
     }
   }
-  if (attributes.backendType !== '' && vtepMacOf(attributes) === null) {
+  if (attributes.backendType === 'vxlan' && vtepMacOf(attributes) === null) {
     return { reason: 'undecodable-data', detail: 'it has no usable VtepMAC' }
+  }
+  if (attributes.backendType === 'extension' && !['string', 'undefined'].includes(typeof attributes.backendData)) {
+    return { reason: 'undecodable-data', detail: 'its data is no string, as commands write it' }
   }
   return null
 }

@@ -85,6 +85,7 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     network: config.network,
     ipv6Network: config.ipv6?.network ?? null,
     mtuBytes: mtu.overlayBytes,
+    ...(backend.plain === undefined ? {} : { plain: backend.plain }),
   }
 }
 
@@ -173,13 +174,19 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
 function attributesFor(search: LeaseSearch, existing: Lease | null): LeaseAttributes {
   const { options, kept, config, backend, publicIp } = search
   const common = { publicIp, publicIpv6: null, backendType: backend.leaseType }
-  if (backend.encapsulation === 'udp') return common
+  if (backend.encapsulation !== 'vxlan') {
+    const data = options.dataplane.leaseData?.()
+    return data === undefined ? common : { ...common, ...withBothHalves(data, config) }
+  }
   const inherited = existing === null ? null : vtepMacOf(existing.attributes)
   const remembered = kept === null || kept.lease.attributes.publicIp === publicIp ? options.state.readMac() : null
   const mac = remembered ?? inherited ?? randomMac(options.random)
-  const backendData = vxlanData(backend.vni, mac)
   // One device for both families: the MAC of the IPv6 half is the same.
-  return { ...common, backendData, ...(config.ipv6 === null ? {} : { backendV6Data: backendData }) }
+  return { ...common, ...withBothHalves(vxlanData(backend.vni, mac), config) }
+}
+
+function withBothHalves(backendData: unknown, { ipv6 }: NetworkConfig) {
+  return ipv6 === null ? { backendData } : { backendData, backendV6Data: backendData }
 }
 
 /** A random locally administered unicast MAC, IEEE 802. */

@@ -16,7 +16,7 @@ import { listenersOf, ProbeServer } from './probe-server.ts'
 import { StatusFile, statusOf } from './status-file.ts'
 import { statusLine } from './status-line.ts'
 import { SystemdNotifier } from './systemd.ts'
-import { UserspaceDataplane } from './userspace-dataplane.ts'
+import type { UserspaceDataplane } from './userspace-dataplane.ts'
 
 /** How often systemd gets a new line, if there is one, milliseconds. */
 const STATUS_LINE_MS = 1000
@@ -24,6 +24,8 @@ const STATUS_LINE_MS = 1000
 export interface OperationsOptions {
   readonly agent: NodeAgent
   readonly dataplane: Dataplane
+  /** What can record steps, `null` when nothing does. */
+  readonly traceable: UserspaceDataplane | null
   readonly store: MeteredStore
   readonly clock: Clock
   readonly log: Log
@@ -46,13 +48,13 @@ export class Operations {
   #timer: Timer | null = null
 
   constructor(parts: OperationsOptions) {
-    const { agent, dataplane, clock, options } = parts
+    const { agent, dataplane, traceable, clock, options } = parts
     this.#parts = parts
     this.#health = new HealthWatch(agent, dataplane, () => this.#lag.lagMs)
     this.#file = new StatusFile(options.stateDirectory, clock, () => this.#status())
     this.#api = new ApiServer({
       path: options.apiSocket ?? join(options.stateDirectory, API_SOCKET),
-      traceable: dataplane instanceof UserspaceDataplane ? dataplane : null,
+      traceable,
       status: () => this.#status(),
     })
     const health: Endpoint | null =
@@ -126,7 +128,7 @@ export class Operations {
       storeLastSuccess: store.lastSuccessWallMs === null ? null : store.lastSuccessWallMs / 1000,
       storeOperations: store.operations,
       workerRestarts: dataplane.workerRestarts(),
-      lostTraceRecords: dataplane.kind === 'kernel' ? null : this.#api.lostSteps,
+      lostTraceRecords: dataplane.kind === 'userspace' ? this.#api.lostSteps : null,
       peersLastReceive:
         options.metricsPeers && dataplane.traffic() !== null
           ? status.peers.map(({ publicIp, traffic }) => [publicIp, seconds(traffic?.lastReceived)] as const)

@@ -120,7 +120,7 @@ export class UserspaceDataplane implements Dataplane {
       underlayAddress: local.underlayAddress,
       rawPorts: sockets.rawPorts,
       maxSegments,
-      encapsulation: local.encapsulation,
+      encapsulation: tunnelOf(local),
       vni: local.vni,
       mac: local.mac,
       settings: {
@@ -374,4 +374,10 @@ export class UserspaceDataplane implements Dataplane {
     // Unless the worker has found it gone meanwhile.
     if (this.#broken === 'bare') this.#broken = null
   }
+}
+
+/** @throws Error for a backend that is none of this dataplane's: a fault of whoever chose it */
+function tunnelOf({ encapsulation }: LocalVtep): 'vxlan' | 'udp' {
+  if (encapsulation === 'none') throw new Error('there is no tunnel to be made')
+  return encapsulation
 }

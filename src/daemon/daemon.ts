@@ -14,6 +14,7 @@ import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
 import type { Dataplane } from './dataplane.ts'
+import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
 import { NodeAgent } from './node-agent.ts'
@@ -29,6 +30,7 @@ const STOP_LIMIT_MS = 1500
  * Runs a node until a signal or the loss of its lease. Resolves with the exit code. @throws FlanneletteError at start
  */
 export async function runDaemon(options: RunOptions): Promise<number> {
+  collectEarly()
   const clock = systemClock()
   const log = createLog({
     format: options.logFormat,

@@ -1,7 +1,8 @@
 // The dataplane of a daemon whose network config is still to be read: which one it is follows from the backend, which
 // `prepare` is the first to hear of. Until then, and for every tunnel, it is the one that the command line asked for.
+
+import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
-import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
 
 export class ChosenDataplane implements Dataplane {
   readonly #other: (outline: VtepOutline) => Dataplane | null

@@ -5,6 +5,7 @@ import { type Clock, systemClock } from '../clock.ts'
 import { withoutFlagVariables } from '../config/flag-values.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
+import type { Dataplane, VtepOutline } from '../host/dataplane.ts'
 import { readLink } from '../host/ip.ts'
 import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
@@ -15,8 +16,8 @@ import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
-import type { Dataplane, VtepOutline } from './dataplane.ts'
 import { ExtensionDataplane } from './extension-dataplane.ts'
+import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
@@ -33,6 +34,7 @@ const STOP_LIMIT_MS = 1500
  * Runs a node until a signal or the loss of its lease. Resolves with the exit code. @throws FlanneletteError at start
  */
 export async function runDaemon(options: RunOptions): Promise<number> {
+  collectEarly()
   const clock = systemClock()
   const log = createLog({
     format: options.logFormat,

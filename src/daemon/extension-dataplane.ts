@@ -9,10 +9,10 @@ import { COMMAND_KEYS, type ExtensionCommands } from '../config/extension-comman
 import { maskSecrets } from '../doctor/secrets.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type CommandEnd, runConfigured } from '../host/configured-command.ts'
+import type { LocalVtep } from '../host/dataplane.ts'
 import { sameAttributes } from '../lease/diff.ts'
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
-import type { LocalVtep } from './dataplane.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
 import { PeerCommands, type PeerEvent } from './peer-commands.ts'
 

@@ -1,7 +1,8 @@
 // What a dataplane says of itself that moves no packet and has no device: the ground of the backends `alloc`, which is
 // this and nothing more (a lease, subnet.env, rules), and `extension`, which runs commands besides.
+
+import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
-import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
 
 export class IdleDataplane implements Dataplane {
   readonly kind: Dataplane['kind'] = 'none'

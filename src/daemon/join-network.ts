@@ -57,6 +57,7 @@ export async function joinNetwork(
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
   const outline = outlineOf(config, backend, underlay, log)
+  await options.claimPlace?.(outline)
   await options.dataplane.prepare(outline)
   await options.claimIdentity(publicIp)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal, tell })

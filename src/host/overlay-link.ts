@@ -14,6 +14,7 @@ import {
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { type AddressInfo, batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
+import { liesWithin } from './network-overlap.ts'
 import { DEVICE_ALIAS, isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 import { kernelHasIpv6, writeSetting } from './sysctl.ts'
 
@@ -125,7 +126,9 @@ interface FamilyPlan {
 function planFamily({ name, link, routes, family, address, network }: FamilyPlan): string[] {
   const wanted = address === null ? null : `${formatAddress(address)}/${hostLength(family)}`
   const destination = network === null ? null : formatPrefix(network)
-  const ownRoutes = routes.filter((route) => isOurPeerRoute(route) && familyOf(route) === family)
+  // Of our tag, but of another daemon on this host: neither our device nor our network.
+  const isHere = ({ dev, dst }: RouteInfo) => dev === name || (network !== null && liesWithin([network], dst))
+  const ownRoutes = routes.filter((route) => isOurPeerRoute(route) && familyOf(route) === family && isHere(route))
   const inside = network === null ? [] : addressesIn(link, network)
   const present = [...new Set([...inside, ...formerAddresses(name, link, ownRoutes)])]
   const plan: string[] = []

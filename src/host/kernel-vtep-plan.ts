@@ -4,7 +4,6 @@ import { formatAddress, formatIpv4, formatMac, formatPrefix, type Prefix } from 
 import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
-import { liesWithin } from './network-overlap.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
@@ -112,23 +111,16 @@ export interface RemovalPlan {
 }
 
 /**
- * Everything permanent on the device is ours, and so is every route with our protocol tag on it or into our networks; what
- * leads elsewhere is of another daemon on this host. An FDB entry
+ * Everything permanent on the device is ours, and so is every route into it with our protocol tag. An FDB entry
  * whose MAC no peer has any more goes too: that is how an old MAC leaves when a peer gets a new one.
  */
-export function planRemoval(
-  device: string,
-  rows: readonly PeerRow[],
-  present: PresentRows,
-  networks: readonly Prefix[] = [],
-): RemovalPlan {
+export function planRemoval(device: string, rows: readonly PeerRow[], present: PresentRows): RemovalPlan {
   const wanted = rows.flatMap(subnetRowsOf)
   const subnets = new Set(wanted.map((row) => row.subnet))
   const gateways = new Set(wanted.map((row) => row.gateway))
   const macs = new Set(rows.map((row) => row.mac))
   const staleRoutes = present.routes.filter(
-    (route) =>
-      isOurPeerRoute(route) && !subnets.has(route.dst) && (route.dev === device || liesWithin(networks, route.dst)),
+    (route) => isOurPeerRoute(route) && route.dev === device && !subnets.has(route.dst),
   )
   const staleFdb = present.fdb.filter(
     (entry) => entry.dst !== undefined && entry.state === 'permanent' && !macs.has(entry.mac),

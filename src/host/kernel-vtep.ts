@@ -2,7 +2,7 @@
 // as the leases say. Desired state is the whole set of peers; each pass compares it with what the kernel holds and runs
 // only the difference, so a repeated, late or interrupted pass does no harm. A peer whose commands fail stays pending
 // and is tried again with back-off; the others are programmed meanwhile. A device that somebody takes away comes back.
-import { formatIpv4, type Prefix } from '../../dataplane/index.ts'
+import { formatIpv4 } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { systemClock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -233,7 +233,7 @@ export class KernelVtep implements Dataplane {
     if (tables === null || this.#stopped) return
     const rows = this.#rows
     const present = await tables.read()
-    const removal = planRemoval(this.#device, rows, present, networksOf(this.#local))
+    const removal = planRemoval(this.#device, rows, present)
     await this.#remove(tables, 'ip', removal.routes)
     await this.#remove(tables, 'bridge', removal.fdb)
     await this.#remove(tables, 'ip', removal.neighbors)
@@ -306,9 +306,4 @@ async function program(
     const subnet = ready[failure.index]?.subnet
     if (subnet !== undefined) failed.set(subnet, failure.message)
   }
-}
-
-function networksOf(local: LocalVtep | null): Prefix[] {
-  if (local === null) return []
-  return local.ipv6Network === null ? [local.network] : [local.network, local.ipv6Network]
 }

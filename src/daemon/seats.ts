@@ -225,8 +225,12 @@ function refuseSharedPlace({ devices, networks, tunnel }: SeatPlace, other: Neig
     const network = prefixOf(text)
     const hit = place.networks.map(prefixOf).find((one) => one !== null && network !== null && overlaps(one, network))
     if (hit == null) continue
-    const what = `the pod network ${text} overlaps ${formatPrefix(hit)} of`
-    throw busy('network-overlap', what, other, 'give each network a range of its own')
+    const isSame = formatPrefix(hit) === text
+    const what = `the pod network ${text} ${isSame ? 'is that of' : `overlaps ${formatPrefix(hit)} of`}`
+    const remedy = isSame
+      ? 'a host needs one daemon for a network: stop one of them'
+      : 'give each network its own range'
+    throw busy('network-overlap', what, other, remedy)
   }
 }
 

@@ -43,13 +43,7 @@ export function formatSubnetFile(file: SubnetFile): string {
           `FLANNEL_IPV6_NETWORK=${formatPrefix(ipv6.network)}`,
           `FLANNEL_IPV6_SUBNET=${formatAddress(ipv6.subnet.address + 1n)}/${ipv6.subnet.length}`,
         ]
-  return [
-    ...ipv4Lines,
-    ...ipv6Lines,
-    `FLANNEL_MTU=${file.mtuBytes}`,
-    `FLANNEL_IPMASQ=${file.ipMasq}`,
-    '',
-  ].join('\n')
+  return [...ipv4Lines, ...ipv6Lines, `FLANNEL_MTU=${file.mtuBytes}`, `FLANNEL_IPMASQ=${file.ipMasq}`, ''].join('\n')
 }
 
 /**

@@ -261,7 +261,16 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
   return peers.map((lease) => {
     const { seen, state } = bothTunnels(lease, traffic, states)
     // Field by field: a spread into a larger object takes V8 forty times as long.
-    const { subnet, ipv6Subnet, publicIp, publicIpv6 = null, backendType, vtepMac, expiresAt, revision } = leaseStatus(lease)
+    const {
+      subnet,
+      ipv6Subnet,
+      publicIp,
+      publicIpv6 = null,
+      backendType,
+      vtepMac,
+      expiresAt,
+      revision,
+    } = leaseStatus(lease)
     const inTraffic = seen === undefined ? null : trafficInWords(seen)
     const words = { subnet, ipv6Subnet, publicIp, publicIpv6, backendType, vtepMac, expiresAt, revision }
     return Object.assign(words, { state, traffic: inTraffic })

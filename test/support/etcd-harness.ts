@@ -75,7 +75,7 @@ export class EtcdHarness implements StoreHarness {
   }
 
   put(lease: Parameters<StoreHarness['put']>[0]): void {
-    this.server.ctl('put', this.#keyOf(formatPrefix(lease.subnet)), formatLeaseValue(lease.attributes))
+    this.server.ctl('put', this.#keyOf(formatPrefix(lease.subnet!)), formatLeaseValue(lease.attributes))
   }
 
   remove(subnet: string): void {

@@ -98,6 +98,6 @@ export class FakeDataplane implements Dataplane {
 
   /** Subnets of the table in force. */
   get subnets(): string[] {
-    return (this.tables.at(-1)?.peers ?? []).map((lease) => formatPrefix(lease.subnet))
+    return (this.tables.at(-1)?.peers ?? []).map((lease) => formatPrefix(lease.subnet!))
   }
 }

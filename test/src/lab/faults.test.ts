@@ -16,6 +16,7 @@ const HOSTS = [1, 2].map((n) => ({
   name: `host${n}`,
   namespace: `flannelette-lab-host${n}`,
   underlayAddress: `192.168.56.1${n}`,
+  underlayIpv6: null,
 }))
 const SWITCHED = { switchNamespace: 'flannelette-lab-switch', hosts: HOSTS }
 const DIRECT = { switchNamespace: null, hosts: HOSTS }

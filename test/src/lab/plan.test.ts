@@ -29,7 +29,7 @@ describe('a planned lab', () => {
       ['pod2.2', 'host2'],
     ])
     const [first] = hosts
-    expect(first === undefined ? '' : podAddress(first.subnet, 1)).toBe('10.244.1.2')
+    expect(first === undefined ? '' : podAddress(first.subnet!, 1)).toBe('10.244.1.2')
   })
 
   test('keeps all its names inside its own prefix, without two alike', () => {

@@ -50,7 +50,7 @@ export class FamilyDataplanes implements Dataplane, Traceable {
     if (ipv6Device === undefined) return
     this.#second = this.#make()
     try {
-      await this.#second.prepare({ ...outline, ...ipv6Device, network: null })
+      await this.#second.prepare(withoutSecond({ ...outline, ...ipv6Device, network: null }))
     } catch (error) {
       await this.#first.stop('keep')
       throw error

@@ -15,6 +15,7 @@ import {
   request,
   type StoreHarness,
 } from '../support/store-harness.ts'
+import { ipv6Rules } from './lease-store-ipv6.ts'
 import { outageRules, watchRules } from './lease-store-watch.ts'
 
 export function leaseStoreCompliance(makeHarness: () => StoreHarness): void {
@@ -26,6 +27,7 @@ export function leaseStoreCompliance(makeHarness: () => StoreHarness): void {
   describe('config', () => configRules(make))
   describe('acquire', () => acquireRules(make))
   describe('acquire with IPv6', () => dualStackRules(make))
+  describe('without IPv4', () => ipv6Rules(make))
   describe('races', () => raceRules(make))
   describe('renew', () => renewRules(make))
   describe('release and read', () => releaseRules(make))

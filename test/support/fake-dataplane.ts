@@ -15,7 +15,7 @@ export class FakeDataplane implements Dataplane {
   /** What `offenders` gives. */
   refused: readonly Offender[] = []
   /** What `traffic` gives. */
-  passed: Map<number, PeerTraffic> | null = null
+  passed: Map<UnderlayAddress, PeerTraffic> | null = null
   /** What `pendingPeers` gives. */
   pending = 0
   outline: VtepOutline | null = null

@@ -254,12 +254,21 @@ describe('the IPv6 half', () => {
     ['link-local addresses', { IPv6Network: 'fe80::/64' }, 'IPv6Network'],
     ['multicast', { IPv6Network: 'ff00::/16' }, 'IPv6Network'],
     ['loopback', { IPv6Network: '::/64' }, 'IPv6Network'],
-    ['IPv4 alone switched off', { IPv6Network: 'fc00::/48', EnableIPv4: false }, 'EnableIPv4'],
   ])('with %s is refused by field', (_, more, field) => {
     const error = refusal({ Network: '10.244.0.0/16', EnableIPv6: true, ...more })
     expect([error.code, error.exitCode]).toEqual(['config-invalid', 2])
     expect(error.message).toContain(field)
     expect(error.remedy).not.toBe('')
+  })
+
+  test('may be all there is: an IPv4 network is not asked for then, and not used', () => {
+    const alone = parse({ EnableIPv4: false, EnableIPv6: true, IPv6Network: 'fc00::/48', Network: '10.0.0.0/29' })
+    expect([alone.ipv4, formatPrefix(alone.ipv6!.network)]).toEqual([null, 'fc00::/48'])
+  })
+
+  test('is missed where it is all there is, whatever stands before it', () => {
+    const error = refusal({ EnableIPv6: true, EnableIPv4: false, Network: '10.244.0.0/16' })
+    expect([error.exitCode, error.message]).toEqual([2, expect.stringContaining('IPv6Network')])
   })
 
   test('is looked at after the IPv4 half', () => {

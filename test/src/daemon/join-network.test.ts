@@ -35,10 +35,10 @@ describe('a start', () => {
     ],
     ['IPv6 without a network', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /IPv6Network/],
     [
-      'IPv6 that does not say how it crosses',
-      '{"Network":"10.0.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}',
+      'IPv6 over plain UDP',
+      '{"Network":"10.0.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"udp"}}',
       'config-invalid',
-      /EnableIPv6.*"IPv6OverIPv4": true/,
+      /EnableIPv6.*"udp" carries IPv4 only/,
     ],
   ])('with %s fails in one line, without a lease, a device or a file', async (_, config, code, words) => {
     const host = makeHost(config)

@@ -99,6 +99,39 @@ describe('a namespace', () => {
   })
 })
 
+describe('a lab with tunnels over IPv6', () => {
+  test('has hosts with addresses of both families', () => {
+    const { hosts, network } = plan({ family: 'dual', hosts: 2 })
+    expect(hosts.map(({ underlayAddress, underlayIpv6 }) => [underlayAddress, underlayIpv6])).toEqual([
+      ['192.168.56.11', 'fd00:192:168:56::11'],
+      ['192.168.56.12', 'fd00:192:168:56::12'],
+    ])
+    expect([network === null, hosts[0]!.subnet === null, hosts[0]!.ipv6Subnet === null]).toEqual([false, false, false])
+    expect(JSON.parse(networkConfigJson(plan({ family: 'dual' }), { ...LAB_DEFAULTS, family: 'dual' }))).toEqual({
+      Network: '10.244.0.0/16',
+      EnableIPv6: true,
+      IPv6Network: 'fd00:10:244::/48',
+      Backend: { Type: 'vxlan', VNI: 1 },
+    })
+  })
+
+  test('or of IPv6 alone', () => {
+    const { hosts, network } = plan({ family: 'ipv6' })
+    expect([hosts[0]!.underlayAddress, hosts[0]!.subnet, network]).toEqual(['fd00:192:168:56::11', null, null])
+    expect(JSON.parse(networkConfigJson(plan({ family: 'ipv6' }), { ...LAB_DEFAULTS, family: 'ipv6' }))).toEqual({
+      EnableIPv4: false,
+      EnableIPv6: true,
+      IPv6Network: 'fd00:10:244::/48',
+      Backend: { Type: 'vxlan', VNI: 1 },
+    })
+  })
+
+  test('needs the vxlan backend, and has no use for IPv6 over IPv4', () => {
+    expect(complaint({ family: 'dual', backend: 'udp' }).message).toContain('--family dual')
+    expect(complaint({ family: 'ipv6', ipv6: true }).message).toContain('--ipv6')
+  })
+})
+
 describe('a lab with IPv6', () => {
   test('has an IPv6 subnet for each host that tells where it belongs', () => {
     const { hosts, ipv6Network } = plan({ ipv6: true, hosts: 11 })

@@ -21,6 +21,7 @@ import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'
 import { silentLog } from '../../../src/log.ts'
 import { FileStore } from '../../../src/store/file.ts'
+import { formatSubnetKey } from '../../../src/store/flannel-json.ts'
 import { formatLeaseFile } from '../../../src/store/lease-files.ts'
 import { leaseStoreCompliance } from '../../compliance/lease-store.ts'
 import { peerLease } from '../../support/peer-lease.ts'
@@ -47,7 +48,7 @@ leaseStoreCompliance(() => {
       if (text === null) rmSync(`${directory}/config`)
       else writeFileSync(`${directory}/config`, text)
     },
-    put: (lease) => writeFileSync(fileOf(formatPrefix(lease.subnet!)), formatLeaseFile(lease)),
+    put: (lease) => writeFileSync(fileOf(formatSubnetKey(lease)), formatLeaseFile(lease)),
     remove: (subnet) => rmSync(fileOf(subnet)),
     setOutage: (away) => (away ? renameSync(directory, `${base}/away`) : renameSync(`${base}/away`, directory)),
   }

@@ -25,6 +25,10 @@ export interface TunnelBackend {
   readonly port: number
   /** Underlay MTU in bytes; `null` to take the interface's. */
   readonly mtuBytes: number | null
+  /** `GBP`: marks of packets cross the tunnel. Absent: they do not. */
+  readonly groupPolicy?: boolean
+  /** `Learning`: the kernel's device learns MACs. Absent: it does not. */
+  readonly learning?: boolean
   /** What a person should read once. */
   readonly notices: readonly string[]
 }
@@ -92,21 +96,22 @@ function vxlanBackend({ backend: fields, ipv6 }: NetworkConfig): TunnelBackend {
     if (mtu !== 0 && (mtu < SMALLEST_MTU_BYTES || mtu > 65535)) {
       throw fields.refusal('MTU', `must be the underlay's MTU, ${SMALLEST_MTU_BYTES} to 65535, or left out`)
     }
-    if (fields.boolean('GBP', false)) {
-      throw fields.refusal('GBP', 'is not supported yet: packets with a policy mark would be lost; set it to false')
-    }
+    const [groupPolicy, learning] = [fields.boolean('GBP', false), fields.boolean('Learning', false)]
     const notices: string[] = []
+    if (groupPolicy) {
+      notices.push('Backend.GBP needs --dataplane kernel or auto: only the kernel sees the marks of packets')
+    }
     if (ipv6 === null && fields.boolean(IPV6_KEY, false)) {
       notices.push(`Backend.${IPV6_KEY} has no effect without EnableIPv6`)
     }
-    if (fields.boolean('Learning', false)) {
-      notices.push('Backend.Learning has no effect: every peer address comes from the leases')
+    if (learning) {
+      notices.push('Backend.Learning has an effect with the kernel dataplane only, and no use: leases name every MAC')
     }
     if (fields.boolean('DirectRouting', false)) {
       notices.push('Backend.DirectRouting is not supported yet: packets to all peers are encapsulated')
     }
     const names = { encapsulation: 'vxlan', leaseType: 'vxlan', deviceName: vxlanDeviceName(vni) } as const
-    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, notices }
+    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, groupPolicy, learning, notices }
   }, 'Backend')
 }
 

@@ -85,6 +85,8 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     network: config.network,
     ipv6Network: config.ipv6?.network ?? null,
     mtuBytes: mtu.overlayBytes,
+    groupPolicy: backend.groupPolicy ?? false,
+    learning: backend.learning ?? false,
   }
 }
 

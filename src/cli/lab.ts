@@ -75,6 +75,7 @@ interface UpFlags extends CommonFlags {
   readonly hosts: number
   readonly pods: number
   readonly kernel: readonly string[]
+  readonly auto: readonly string[]
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   readonly direct?: boolean
@@ -90,6 +91,7 @@ function upCommand(): Command {
     .option('--hosts <n>', 'number of hosts', wholeNumber, LAB_DEFAULTS.hosts)
     .option('--pods <n>', 'pods on each host', wholeNumber, LAB_DEFAULTS.pods)
     .option('--kernel <hosts>', 'hosts with the kernel as dataplane: host2,host3', commaList, [])
+    .option('--auto <hosts>', 'hosts that take the kernel as dataplane where they can', commaList, [])
     .addOption(
       new Option('--backend <type>', 'backend of the network').choices(LAB_BACKENDS).default(LAB_DEFAULTS.backend),
     )
@@ -122,9 +124,9 @@ function upCommand(): Command {
 }
 
 function labOptions(flags: UpFlags): LabOptions {
-  const { name, hosts, pods, kernel, backend, underlay } = flags
+  const { name, hosts, pods, kernel, auto, backend, underlay } = flags
   return {
-    ...{ name, hosts, pods, kernel, backend, underlay },
+    ...{ name, hosts, pods, kernel, auto, backend, underlay },
     direct: flags.direct === true,
     ipv6: flags.ipv6 === true,
     nftables: flags.nftables === true,

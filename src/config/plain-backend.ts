@@ -2,21 +2,19 @@
 // commands connect the nodes.
 import { asConfigError } from './config-error.ts'
 import { type ExtensionCommands, extensionBackend } from './extension-commands.ts'
-import type { BackendType, NetworkConfig } from './network-config.ts'
+import type { NetworkConfig } from './network-config.ts'
 
 export type PlainBackend =
   | { readonly type: 'alloc' }
   | { readonly type: 'extension'; readonly commands: ExtensionCommands }
 
-export function hasNoTunnel(type: BackendType): type is PlainBackend['type'] {
-  return type === 'alloc' || type === 'extension'
+export interface PlainChoice {
+  readonly backend: PlainBackend
+  readonly notices: readonly string[]
 }
 
 /** `null` for every other type. @throws FlanneletteError `config-invalid` */
-export function plainBackend({
-  backendType,
-  backend,
-}: NetworkConfig): { readonly backend: PlainBackend; readonly notices: readonly string[] } | null {
+export function plainBackend({ backendType, backend }: NetworkConfig): PlainChoice | null {
   if (backendType === 'alloc') return { backend: { type: 'alloc' }, notices: [] }
   if (backendType !== 'extension' || backend === null) return null
   const { commands, notices } = asConfigError(() => extensionBackend(backend), 'Backend')

@@ -92,7 +92,7 @@ describe('two kernel VTEPs that carry IPv6 as well', () => {
     await vtep.replacePeers([dual(3, '02:00:00:00:00:77')], 'test')
     expect(ipv6Routes(first)).toMatch(/^fd00:10:244:3::\/64 via fd00:10:244:3:: metric \d+ onlink[^\n]*$/)
     const permanent = () => ip('-n', first, '-6', 'neigh', 'show', 'dev', 'flannel.1', 'nud', 'permanent').trim()
-    expect(permanent()).toBe('fd00:10:244:3:: lladdr 02:00:00:00:00:77 PERMANENT')
+    expect(permanent()).toBe('fd00:10:244:3:: lladdr 02:00:00:00:00:77 PERMANENT proto 142')
     await vtep.replacePeers([lease(3, '02:00:00:00:00:77')], 'test')
     expect([ipv6Routes(first), permanent()]).toEqual(['', ''])
     expect(overlayRoutes(first)).toContain('10.244.3.0/24 via 10.244.3.0')

@@ -6,6 +6,7 @@ import type { FlanneletteError } from '../../src/errors.ts'
 import { attempt } from '../../src/host/command.ts'
 import type { LocalVtep } from '../../src/host/dataplane.ts'
 import { KernelVtep } from '../../src/host/kernel-vtep.ts'
+import { vxlanObstacle } from '../../src/host/vxlan-probe.ts'
 import { silentLog } from '../../src/log.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip, joinedNamespaces, ownNamespace } from '../support/own-namespace.ts'
@@ -151,6 +152,14 @@ describe('the kernel’s tables', () => {
 const hexByte = (n: number) => (n & 255).toString(16).padStart(2, '0')
 
 describe('the device', () => {
+  test('can be asked for without being made', async () => {
+    const namespace = ownNamespace()
+    const links = () => ip('-n', namespace, '-br', 'link', 'show')
+    const before = links()
+    expect(await vxlanObstacle({ namespace })).toBeNull()
+    expect(links()).toBe(before)
+  })
+
   test('of a former run is kept, with its index, when it fits', async () => {
     const [first] = joinedNamespaces()
     const index = () => ip('-n', first, '-o', 'link', 'show', 'flannel.1').split(':')[0]

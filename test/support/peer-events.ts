@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/lab/lab.ts'
 import type { AddressFamily } from '../../src/lab/ping.ts'
 import { ChangingPeer } from './changing-peer.ts'
-import { killDaemon, labUnderTest } from './lab-under-test.ts'
+import { killDaemon, labUnderTest, logOf } from './lab-under-test.ts'
 import { ip } from './own-namespace.ts'
 
 const CONVERGES_WITHIN_MS = 5000
@@ -104,7 +104,9 @@ export function describePeerEvents(options: EventOptions): void {
       return peer
     }
 
-    test.each(options.families)('reaches every pod from every pod, IPv%i', async (family) => {
+    test.each(options.families)('reaches every pod from every pod, IPv%i, also past strict filters', async (family) => {
+      const strict = 'for file in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 1 >$file; done'
+      for (const { name } of lab().hosts) await lab().exec(name, ['sh', '-c', strict])
       const kinds = ['host1', 'host2', 'host3'].map((name) => {
         const { status } = lab().host(name)
         return [status?.dataplane, status?.dataplaneWhy]
@@ -142,6 +144,7 @@ export function describePeerEvents(options: EventOptions): void {
         KERNEL_EVENTS[event](host('host1'), changing())
         await expectConverged(lab(), host('host1'), changing(), ['pod1.1'])
         expectForeign(host('host1'))
+        expect(logOf(lab(), 'host1').map((line) => line.event)).toContain('peers-restored')
         expect(await steady).toBe(0)
       },
     )

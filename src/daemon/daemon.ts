@@ -16,6 +16,7 @@ import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
 import { AutoDataplane } from './auto-dataplane.ts'
+import { FamilyDataplanes } from './family-dataplanes.ts'
 import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
@@ -46,7 +47,8 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const signals = new SignalWait(onTerminal ? [...STOP_SIGNALS, 'SIGHUP'] : STOP_SIGNALS)
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
-  const dataplane = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
+  const onStandstill: OnStandstill = (standstillMs) => wakeUp.look(standstillMs)
+  const dataplane = new FamilyDataplanes(() => createDataplane(options, log, onStandstill))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const agent = new NodeAgent({
@@ -58,10 +60,11 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     clock,
     log,
     random: Math.random,
-    selectUnderlay: () => selectUnderlay(options),
+    selectUnderlay: (families) => selectUnderlay(options, {}, families),
     underlayEyes: { doorbell: ringOnChanges, readLink },
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
+    ...(options.publicIpv6 === undefined ? {} : { publicIpv6: options.publicIpv6 }),
     subnetFile: options.subnetFile,
     ...(options.dockerOptsFile === undefined ? {} : { dockerOptsFile: options.dockerOptsFile }),
     renewMarginMs: options.renewMarginMinutes * 60_000,

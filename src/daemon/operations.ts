@@ -8,7 +8,7 @@ import type { Log } from '../log.ts'
 import { packageVersion } from '../package-version.ts'
 import type { MeteredStore } from '../store/metered-store.ts'
 import { API_SOCKET, ApiServer } from './api-server.ts'
-import { AutoDataplane } from './auto-dataplane.ts'
+import { FamilyDataplanes } from './family-dataplanes.ts'
 import { every, HealthWatch, LoopLag } from './health.ts'
 import type { MetricFacts, Metrics } from './metrics.ts'
 import type { NodeAgent } from './node-agent.ts'
@@ -17,7 +17,6 @@ import { listenersOf, ProbeServer } from './probe-server.ts'
 import { type DaemonStatus, StatusFile, statusOf } from './status-file.ts'
 import { statusLine } from './status-line.ts'
 import { SystemdNotifier } from './systemd.ts'
-import { UserspaceDataplane } from './userspace-dataplane.ts'
 
 /** How often systemd gets a new line, if there is one, milliseconds. */
 const STATUS_LINE_MS = 1000
@@ -53,10 +52,7 @@ export class Operations {
     this.#file = new StatusFile(options.stateDirectory, clock, () => this.#status())
     this.#api = new ApiServer({
       path: options.apiSocket ?? join(options.stateDirectory, API_SOCKET),
-      traceable: () => {
-        const taken = dataplane instanceof AutoDataplane ? dataplane.taken : dataplane
-        return taken instanceof UserspaceDataplane ? taken : null
-      },
+      traceable: () => (dataplane instanceof FamilyDataplanes && dataplane.isTraceable ? dataplane : null),
       status: () => this.#status(),
     })
     const health: Endpoint | null =

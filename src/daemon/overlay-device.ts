@@ -60,7 +60,8 @@ export async function closeAll(tuns: readonly OpenTun[]): Promise<void> {
 
 /** Addresses, MTU and routes. */
 export function dress(local: LocalVtep): Promise<void> {
-  const { deviceName, overlayAddress, mtuBytes, network, ipv6Network, ipv6Subnet } = local
+  const { deviceName, mtuBytes, network, subnet, ipv6Network, ipv6Subnet } = local
+  const overlayAddress = subnet?.address ?? null
   const ipv6 =
     ipv6Network === null || ipv6Subnet === null ? null : { address: ipv6Subnet.address, network: ipv6Network }
   return configureOverlayLink({ name: deviceName, overlayAddress, mtuBytes, network, ipv6 })
@@ -77,7 +78,7 @@ export async function isDressed(local: LocalVtep): Promise<boolean> {
  */
 function leadsInto({ network, ipv6Network, ipv6Subnet, deviceName }: LocalVtep): boolean {
   const list = (name: string) => readFileSync(`/proc/thread-self/net/${name}`, 'latin1')
-  if (!hasRoute(list('route'), network, deviceName)) return false
+  if (network !== null && !hasRoute(list('route'), network, deviceName)) return false
   if (ipv6Network === null || ipv6Subnet === null) return true
   return (
     hasIpv6Route(list('ipv6_route'), ipv6Network, deviceName) &&

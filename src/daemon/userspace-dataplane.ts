@@ -3,7 +3,7 @@
 import {
   type Feature,
   type FeatureName,
-  formatIpv4,
+  formatAddress,
   formatPrefix,
   keepOverlayDevice,
   mergeTraffic,
@@ -139,7 +139,7 @@ export class UserspaceDataplane implements Dataplane {
       vni: local.vni,
       mac: local.mac,
       settings: {
-        overlayAddress: local.overlayAddress,
+        overlayAddress: local.subnet?.address ?? null,
         overlayIpv6: local.ipv6Subnet?.address ?? null,
         subnet: local.subnet,
         ipv6Subnet: local.ipv6Subnet,
@@ -364,7 +364,7 @@ export class UserspaceDataplane implements Dataplane {
     const adrift = !carriesAddress(underlayInterface, underlayAddress)
     if (adrift === this.#adrift) return
     this.#adrift = adrift
-    const address = formatIpv4(underlayAddress)
+    const address = formatAddress(underlayAddress)
     if (adrift) {
       log.warn('underlay-lost', `${underlayInterface} is down or has lost its address ${address}: no peer is reached`)
     } else {

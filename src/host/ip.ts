@@ -13,6 +13,9 @@ export interface AddressInfo {
   readonly dynamic?: boolean
   readonly temporary?: boolean
   readonly deprecated?: boolean
+  /** Of IPv6: not yet known to be nobody else's, or known to be somebody's. */
+  readonly tentative?: boolean
+  readonly dadfailed?: boolean
 }
 
 /** What we read of `ip -json -details link|address show`. */

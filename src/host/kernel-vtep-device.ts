@@ -1,7 +1,7 @@
 // The kernel's own VXLAN device: makes it, keeps a compatible one, refuses somebody else's. Pure planning first, then
 // the one function that acts.
 import { createSocket } from 'node:dgram'
-import { formatAddress, formatIpv4, formatMac, OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import { formatAddress, formatMac, OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import type { LocalVtep, VtepOutline } from './dataplane.ts'
@@ -32,14 +32,29 @@ export function deviceDifferences(link: LinkInfo, local: VtepOutline, udpChecksu
   compare('kind', link.linkinfo?.info_kind, 'vxlan')
   compare('VNI', data.id, local.vni)
   compare('port', data.port, local.port)
-  compare('local address', data.local, formatIpv4(local.underlayAddress))
+  compare('local address', data.local ?? data.local6, formatAddress(local.underlayAddress))
   compare('lower device', data.link, local.underlayInterface)
   compare('learning', data.learning, local.learning ?? false)
   compare('group policy', data.gbp ?? false, local.groupPolicy ?? false)
-  compare('UDP checksum', data.udp_csum, udpChecksum)
+  if (isOverIpv6(local)) {
+    compare('zero checksums sent', data.udp_zero_csum6_tx, false)
+    compare('zero checksums accepted', data.udp_zero_csum6_rx, false)
+  } else {
+    compare('UDP checksum', data.udp_csum, udpChecksum)
+  }
   compare('default destination', data.group ?? data.remote ?? 'none', 'none')
   compare('asking for unknown MACs', data.l2miss ?? false, false)
   return differences
+}
+
+function isOverIpv6({ underlayAddress }: VtepOutline): boolean {
+  return typeof underlayAddress === 'bigint'
+}
+
+/** The outer UDP checksum in words of `ip link`: IPv6 has it always (RFC 8200 section 8.1). */
+function checksumWords(local: VtepOutline, udpChecksum: boolean): string {
+  if (isOverIpv6(local)) return 'noudp6zerocsumtx noudp6zerocsumrx'
+  return udpChecksum ? 'udpcsum' : 'noudpcsum'
 }
 
 /** Commands that make the device, or put right MAC, MTU and alias of one that is there. */
@@ -50,12 +65,12 @@ export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum:
   if (link === null) {
     const flags = [
       local.learning ? 'learning' : 'nolearning',
-      udpChecksum ? 'udpcsum' : 'noudpcsum',
+      checksumWords(local, udpChecksum),
       ...(local.groupPolicy ? ['gbp'] : []),
     ]
     plan.push(
       `link add ${name} address ${mac} mtu ${local.mtuBytes} type vxlan id ${local.vni} dstport ${local.port} ` +
-        `local ${formatIpv4(local.underlayAddress)} dev ${local.underlayInterface} ${flags.join(' ')}`,
+        `local ${formatAddress(local.underlayAddress)} dev ${local.underlayInterface} ${flags.join(' ')}`,
       `link set dev ${name} alias ${DEVICE_ALIAS}`,
     )
     if (hasIpv6) plan.push(`link set dev ${name} addrgenmode none`)
@@ -69,10 +84,11 @@ export function planDevice(local: LocalVtep, link: LinkInfo | null, udpChecksum:
 
 /** Commands that give the device an address of each family, and bring it up; none when all is so already. */
 export function planAddresses(local: LocalVtep, link: LinkInfo | null): string[] {
-  const { deviceName: name, network, overlayAddress, ipv6Subnet } = local
+  const { deviceName: name, network, subnet, ipv6Subnet } = local
+  const ipv4 = subnet === null ? null : `${formatAddress(subnet.address)}/32`
   const ipv6 = ipv6Subnet === null ? null : `${formatAddress(ipv6Subnet.address)}/128`
   return [
-    ...planAddress(name, addressesIn(link, network), `${formatIpv4(overlayAddress)}/32`),
+    ...planAddress(name, network === null ? [] : addressesIn(link, network), ipv4),
     // As flannel has it: all but link-local ones.
     ...planAddress(name, globalIpv6Addresses(link), ipv6),
     ...(link?.flags.includes('UP') === true ? [] : [`link set dev ${name} up`]),
@@ -110,7 +126,7 @@ export async function probeKernelDevice(local: VtepOutline, udpChecksum: boolean
 
 /** @throws FlanneletteError `port-busy` */
 async function tryPort(local: VtepOutline): Promise<void> {
-  const socket = createSocket('udp4')
+  const socket = isOverIpv6(local) ? createSocket({ type: 'udp6', ipv6Only: true }) : createSocket('udp4')
   try {
     await new Promise<void>((resolve, reject) => {
       socket.once('error', reject)

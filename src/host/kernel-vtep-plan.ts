@@ -1,8 +1,8 @@
 // What the kernel's three tables should hold for a set of leases, and which commands bring them there. Pure: snapshots
 // in, commands out. kernel-vtep.ts runs them.
-import { formatAddress, formatIpv4, formatMac, formatPrefix, type Prefix } from '../../dataplane/index.ts'
-import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
-import { vtepMacOf } from '../store/flannel-json.ts'
+import { formatAddress, formatMac, formatPrefix, type Prefix } from '../../dataplane/index.ts'
+import type { Lease } from '../lease/lease.ts'
+import { peerVtep, type TunnelEnd } from '../lease/peer-vtep.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
@@ -33,21 +33,21 @@ export interface PresentRows {
   readonly routes: readonly RouteInfo[]
 }
 
-/** Leases to rows; a lease whose backend data names no MAC is left out. */
-export function desiredRows(peers: readonly Lease[]): PeerRow[] {
-  const rows: PeerRow[] = []
-  for (const lease of peers) {
-    const mac = vtepMacOf(lease.attributes)
-    if (mac === null) continue
-    const half = ipv6HalfOf(lease)
-    rows.push({
-      ...subnetRow(lease.subnet),
-      ipv6: half === null ? null : subnetRow(half),
-      mac: formatMac(mac),
-      underlayAddress: formatIpv4(lease.attributes.publicIp),
-    })
-  }
-  return rows
+/** Leases to rows; a lease with nothing behind this tunnel is left out. */
+export function desiredRows(peers: readonly Lease[], local: TunnelEnd): PeerRow[] {
+  return peers.flatMap((lease) => {
+    const behind = peerVtep(lease, local)
+    const [subnet, ipv6] = behind?.subnets ?? []
+    if (behind === null || subnet === undefined) return []
+    return [
+      {
+        ...subnetRow(subnet),
+        ipv6: ipv6 === undefined ? null : subnetRow(ipv6),
+        mac: formatMac(behind.mac),
+        underlayAddress: formatAddress(behind.underlayAddress),
+      },
+    ]
+  })
 }
 
 function subnetRow(subnet: Prefix): SubnetRow {

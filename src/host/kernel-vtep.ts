@@ -3,7 +3,7 @@
 // only the difference, so a repeated, late or interrupted pass does no harm. A peer whose commands fail stays pending
 // and is tried again with back-off; the others are programmed meanwhile. What somebody takes away or changes of device,
 // routes or entries comes back (kernel-vtep-watch.ts says when that is looked for).
-import { formatIpv4 } from '../../dataplane/index.ts'
+import { formatAddress } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { systemClock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -95,7 +95,8 @@ export class KernelVtep implements Dataplane {
     this.#device = local.deviceName
     if (this.#tables === null) {
       this.#tellOfNew(await ensureKernelDevice(local, udpChecksum, { namespace }))
-      this.#tables = kernelTables(local.deviceName, { namespace })
+      const carried = { ipv4: local.network !== null, ipv6: local.ipv6Network !== null }
+      this.#tables = kernelTables(local.deviceName, carried, { namespace })
     }
     this.#local = local
     this.#stopped = false
@@ -120,7 +121,7 @@ export class KernelVtep implements Dataplane {
   async #moveNow(local: LocalVtep): Promise<void> {
     const { namespace, udpChecksum = true } = this.#options
     const { deviceName, vni, underlayAddress, underlayInterface } = local
-    const change = `link set dev ${deviceName} type vxlan id ${vni} local ${formatIpv4(underlayAddress)} dev ${underlayInterface}`
+    const change = `link set dev ${deviceName} type vxlan id ${vni} local ${formatAddress(underlayAddress)} dev ${underlayInterface}`
     const failures = await batchEach('ip', [change], { namespace })
     if (failures.length > 0)
       this.#log.debug('kernel-device-anew', `${deviceName} is made anew: ${failures[0]!.message}`)
@@ -139,7 +140,8 @@ export class KernelVtep implements Dataplane {
   }
 
   async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
-    this.#rows = desiredRows(peers)
+    if (this.#local === null) throw new Error('the dataplane is not started')
+    this.#rows = desiredRows(peers, this.#local)
     const generation = ++this.#generation
     const known = new Set(this.#rows.flatMap(subnetRowsOf).map((row) => row.subnet))
     for (const subnet of this.#failures.keys()) if (!known.has(subnet)) this.#failures.delete(subnet)

@@ -15,7 +15,7 @@ export class FakeDataplane implements Dataplane {
   /** What `offenders` gives. */
   refused: readonly Offender[] = []
   /** What `traffic` gives. */
-  passed: Map<number, PeerTraffic> | null = null
+  passed: Map<UnderlayAddress, PeerTraffic> | null = null
   /** What `pendingPeers` gives. */
   pending = 0
   outline: VtepOutline | null = null
@@ -102,6 +102,6 @@ export class FakeDataplane implements Dataplane {
 
   /** Subnets of the table in force. */
   get subnets(): string[] {
-    return (this.tables.at(-1)?.peers ?? []).map((lease) => formatPrefix(lease.subnet))
+    return (this.tables.at(-1)?.peers ?? []).map((lease) => formatPrefix(lease.subnet!))
   }
 }

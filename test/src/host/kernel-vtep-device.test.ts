@@ -1,6 +1,6 @@
 // The kernel's VXLAN device: made, kept, made anew or refused.
 import { describe, expect, test } from 'vitest'
-import { parseIpv4, parseIpv6Prefix, parseMac } from '../../../dataplane/index.ts'
+import { parseIpv4, parseIpv6, parseIpv6Prefix, parseMac } from '../../../dataplane/index.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import type { LinkInfo } from '../../../src/host/ip.ts'
@@ -117,6 +117,42 @@ describe('the VXLAN device', () => {
     ['no outer checksum', { udp_csum: false }, 'UDP checksum false, wanted true'],
   ])('with %s does not fit', (_, data, difference) => {
     expect(deviceDifferences(link(data), LOCAL, true)).toEqual([difference])
+  })
+})
+
+describe('the VXLAN device between IPv6 addresses', () => {
+  const OVER_IPV6: LocalVtep = {
+    ...{ ...LOCAL, deviceName: 'flannel-v6.1', mtuBytes: 1430, network: null, subnet: null },
+    ...{ underlayAddress: parseIpv6('2001:db8::1')!, overlayAddress: parseIpv6('fd00:10:244:1::')! },
+    ...{ ipv6Network: parseIpv6Prefix('fd00:10:244::/48'), ipv6Subnet: parseIpv6Prefix('fd00:10:244:1::/64') },
+  }
+  const fitting = { id: 1, port: 8472, local6: '2001:db8::1', link: 'eth0', learning: false }
+  const zero = { udp_zero_csum6_tx: false, udp_zero_csum6_rx: false }
+  const found = (data: object): LinkInfo => ({
+    ...link({}),
+    linkinfo: { info_kind: 'vxlan', info_data: { ...fitting, ...zero, ...data } },
+  })
+
+  test('has a checksum in every datagram, and takes none without', () => {
+    for (const udpChecksum of [true, false]) {
+      expect(wholePlan(OVER_IPV6, null, udpChecksum)).toEqual([
+        'link add flannel-v6.1 address 02:00:00:00:00:01 mtu 1430 type vxlan id 1 dstport 8472 local 2001:db8::1 dev eth0 nolearning noudp6zerocsumtx noudp6zerocsumrx',
+        'link set dev flannel-v6.1 alias flannelette',
+        'link set dev flannel-v6.1 addrgenmode none',
+        'address add fd00:10:244:1::/128 dev flannel-v6.1 nodad',
+        'link set dev flannel-v6.1 up',
+      ])
+    }
+  })
+
+  test('that fits is kept, and one that differs in this is not', () => {
+    expect(deviceDifferences(found({}), OVER_IPV6, true)).toEqual([])
+    expect(deviceDifferences(found({ local6: '2001:db8::9' }), OVER_IPV6, true)).toEqual([
+      'local address 2001:db8::9, wanted 2001:db8::1',
+    ])
+    expect(deviceDifferences(found({ udp_zero_csum6_rx: true }), OVER_IPV6, true)).toEqual([
+      'zero checksums accepted true, wanted false',
+    ])
   })
 })
 

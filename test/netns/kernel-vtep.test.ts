@@ -136,6 +136,20 @@ describe('the kernel’s tables', () => {
     expect(ip('-n', first, 'neigh', 'show', 'dev', 'flannel.1')).not.toContain('10.244.2.0')
   })
 
+  test('lack a peer that the kernel refuses, and no other; it is there once the kernel takes it', async () => {
+    const [first] = joinedNamespaces()
+    const vxlan = 'type vxlan id 1 dstport 8472 local 192.0.2.1 dev eth0 nolearning udpcsum maxaddress 2'
+    ip('-n', first, 'link', 'add', 'flannel.1', 'address', MAC(1), 'mtu', '1450', ...vxlan.split(' '))
+    const vtep = await startIn(first, 1)
+    onTestFinished(() => vtep.stop('keep'))
+    await vtep.replacePeers([lease(2), lease(3), lease(4)], 'test')
+    expect([vtep.pendingPeers(), ...vtep.pendingSubnets()]).toEqual([1, '10.244.4.0/24'])
+    expect(overlayRoutes(first)).toMatch(/^10\.244\.2\.0\/24[^\n]*\n10\.244\.3\.0\/24[^\n]*$/)
+    await vtep.replacePeers([lease(2), lease(4)], 'test')
+    expect(vtep.pendingPeers()).toBe(0)
+    expect(overlayRoutes(first)).toMatch(/^10\.244\.2\.0\/24[^\n]*\n10\.244\.4\.0\/24[^\n]*$/)
+  })
+
   test('hold a thousand peers after one hand-over', async () => {
     const [first] = joinedNamespaces()
     const vtep = await startIn(first, 1)

@@ -151,10 +151,10 @@ export function describePeerEvents(options: EventOptions): void {
   })
 }
 
-/** What a device is, but for its number. */
+/** What a device is, but for its number, and for IPv6, which a small MTU takes away and a larger one makes anew. */
 function shapeOf(host: Host): unknown {
-  const [link] = JSON.parse(host.ip('-json', '-details', 'address', 'show', DEVICE) || '[]') as Row[]
-  return JSON.stringify({ ...link, ifindex: 0 })
+  const [link] = JSON.parse(host.ip('-json', '-details', '-4', 'address', 'show', DEVICE) || '[]') as object[]
+  return { ...link, ifindex: 0, inet6_addr_gen_mode: '' }
 }
 
 /** Routes, a neighbour and an FDB entry that are no business of ours. */

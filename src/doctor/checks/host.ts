@@ -148,7 +148,8 @@ const rpFilter: Check = {
 const ipForward: Check = {
   id: 'ip-forward',
   group: 'host',
-  judge: ({ settings, links }) => {
+  judge: ({ settings, links, view }) => {
+    if (hasNoIpv4(view)) return [judgeIpv6Forwarding(settings.get('net/ipv6/conf/all/forwarding'))]
     const value = settings.get('net/ipv4/ip_forward')
     if (value === undefined) return [unseen('net.ipv4.ip_forward is not readable')]
     if (value === '0') {
@@ -169,11 +170,23 @@ const ipForward: Check = {
   },
 }
 
+function hasNoIpv4({ status }: NodeView): boolean {
+  return status?.node?.network.includes(':') === true
+}
+
+function judgeIpv6Forwarding(value: string | undefined): Remark {
+  if (value === undefined) return unseen('net.ipv6.conf.all.forwarding is not readable')
+  if (value !== '0') return ok('forwarding of IPv6 is on')
+  const message = 'net.ipv6.conf.all.forwarding is 0: packets of pods are not passed on'
+  return error(message, 'sysctl -w net.ipv6.conf.all.forwarding=1, and in /etc/sysctl.d for the next boot')
+}
+
 const forwardPolicy: Check = {
   id: 'forward-policy',
   group: 'host',
   judge: (facts) => {
     const { firewall, view } = facts
+    if (hasNoIpv4(view)) return [unseen('firewall: rules of IPv6 are not looked at')]
     if (!firewall.seen) return [unseen(`firewall: ${firewall.why}`)]
     const network = parsePrefix(view.status?.node?.network ?? '') ?? NO_NETWORK
     const devices = [overlayName(facts), 'cni0']

@@ -2,11 +2,11 @@
 import type { UnderlayAddress } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import type { UnderlayFamilies } from '../config/tunnel-backend.ts'
+import type { Dataplane, LocalVtep } from '../host/dataplane.ts'
 import type { FirewallMode } from '../host/firewall/firewall.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
-import type { Dataplane, LocalVtep } from './dataplane.ts'
 import type { StateDirectory } from './state-directory.ts'
 import type { UnderlayEyes } from './underlay-follower.ts'
 

@@ -2,9 +2,9 @@
 // one for each family, with device, sockets and workers of their own; here they are one: begun together or not at all,
 // counted together. Else there is one, and this hands on.
 import type { Feature, Offender, PeerTraffic, RecordedStep, UnderlayAddress } from '../../dataplane/index.ts'
+import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Traceable } from './api-server.ts'
-import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
 
 /** A dataplane whose steps may be watched. */
 type Part = Dataplane & Partial<Traceable>

@@ -1,8 +1,8 @@
 // Whether this node is alive and whether it is ready, as checks with a sentence each: for probes, for status, for
 // systemd. A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
 import type { Clock, Timer } from '../clock.ts'
+import type { Dataplane } from '../host/dataplane.ts'
 import { nameOf } from '../lease/lease.ts'
-import type { Dataplane } from './dataplane.ts'
 import type { NodeAgent } from './node-agent.ts'
 
 export interface HealthCheck {

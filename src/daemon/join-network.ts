@@ -7,6 +7,7 @@ import type { NetworkConfig } from '../config/network-config.ts'
 import { type KnownSubnets, readSubnetFile } from '../config/subnet-file.ts'
 import type { TunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
+import type { Ipv6Device, VtepOutline } from '../host/dataplane.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
 import {
@@ -20,7 +21,6 @@ import {
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import type { AgentOptions } from './agent-options.ts'
-import type { Ipv6Device, VtepOutline } from './dataplane.ts'
 import { attributesFor, publicAddresses, vtepMacs } from './own-attributes.ts'
 import { withdrawStale } from './published-subnet.ts'
 import {

@@ -19,6 +19,7 @@
 import { formatMac } from '../../dataplane/index.ts'
 import { followMtu } from '../config/mtu.ts'
 import type { FlanneletteError } from '../errors.ts'
+import type { LocalVtep } from '../host/dataplane.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import {
   identityInWords,
@@ -34,7 +35,6 @@ import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentOptions, AgentState } from './agent-options.ts'
 import { ConfigCheck } from './config-check.ts'
-import type { LocalVtep } from './dataplane.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { KeptLeases } from './kept-leases.ts'
 import { fixedAddresses, publicAddresses } from './own-attributes.ts'

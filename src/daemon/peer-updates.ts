@@ -1,10 +1,10 @@
 // From validated snapshots to the dataplane: which peers there are now, one hand-over at a time. Snapshots that arrive
 // meanwhile are merged: only the latest counts. A hand-over that fails is tried again.
 import type { Clock, Timer } from '../clock.ts'
+import type { Dataplane } from '../host/dataplane.ts'
 import { describeConflict, diffLeases, findConflicts, type LeaseConflict, type LeaseDiff } from '../lease/diff.ts'
 import { type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
-import type { Dataplane } from './dataplane.ts'
 import { type LeftOutPeer, selectPeers } from './forwarding-entries.ts'
 
 const RETRY_MS = 5000

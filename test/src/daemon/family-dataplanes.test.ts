@@ -1,8 +1,8 @@
 // Two dataplanes that look like one: begun together or not at all, moved one by one, counted together.
 import { describe, expect, test } from 'vitest'
 import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
-import type { LocalVtep } from '../../../src/daemon/dataplane.ts'
 import { FamilyDataplanes } from '../../../src/daemon/family-dataplanes.ts'
+import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import { FakeDataplane } from '../../support/fake-dataplane.ts'
 import { ip, ip6 } from '../../support/packets.ts'
 import { dualLease } from '../../support/peer-lease.ts'

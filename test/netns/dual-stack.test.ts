@@ -8,6 +8,7 @@ import * as ipv6 from '../../dataplane/wire/ipv6.ts'
 import * as udp from '../../dataplane/wire/udp.ts'
 import * as vxlan from '../../dataplane/wire/vxlan.ts'
 import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
+import { askInHost, verdictsOf } from '../support/ask-in-host.ts'
 import { Capture } from '../support/capture.ts'
 import { countersOf, eventually, imbalanceOf, labUnderTest, logOf } from '../support/lab-under-test.ts'
 import { ip6, viewOf } from '../support/packets.ts'
@@ -136,6 +137,46 @@ describe('hosts with a tunnel of each family', () => {
     }
   })
 
+  test('tell pods at once what is too large for IPv6', async () => {
+    const target = lab().endpoint('pod3.1', 6).address
+    const { stdout } = await lab().exec('pod2.1', [
+      'ping',
+      '-n',
+      '-c',
+      '1',
+      '-W',
+      '1',
+      '-M',
+      'do',
+      '-s',
+      '1402',
+      target,
+    ])
+    expect(stdout).toContain('Packet too big: mtu=1430')
+    expect(await lab().ping('pod2.1', 'pod3.1', { family: 6, count: 2, sizeBytes: 4000 })).toMatchObject({
+      received: 2,
+    })
+  })
+
+  test('reach each other on every rung, by both families', async () => {
+    const ladder = (await askInHost(lab(), 'host1', 'ping', 'host3', '--count', '1')).json
+    const rungs = ladder.rungs as { name: string; verdict: string }[]
+    expect(rungs.map(({ name, verdict }) => `${name} ${verdict}`)).toEqual([
+      ...['store good', 'underlay good', 'vtep good', 'vtep-ipv6 good', 'sizes good', 'pod-side good'],
+    ])
+    const { json } = await askInHost(lab(), 'host1', 'doctor', '--peers')
+    const bad = (json.findings as { severity: string }[]).filter(({ severity }) => severity === 'error')
+    expect(bad).toEqual([])
+    const row = {
+      refused: false,
+      vtepMs: expect.any(Number),
+      ipv6Ms: expect.any(Number),
+      whole: true,
+      fragmented: true,
+    }
+    expect(json.peers).toMatchObject([row, row])
+  })
+
   test('are looked at as one: peers by both addresses, books of both devices', async () => {
     await eventually(() => {
       const { status } = lab().host('host1')
@@ -151,6 +192,9 @@ describe('hosts with a tunnel of each family', () => {
     await lab().exec('host2', ['ip', '-6', 'address', 'del', `${UNDERLAY(2)}/64`, 'dev', 'eth0'])
     expect(await lab().ping('pod1.1', 'pod2.1', { count: 2 })).toMatchObject({ received: 2 })
     expect(await lab().ping('pod1.1', 'pod2.1', { family: 6, count: 1 })).toMatchObject({ received: 0 })
+    const { json } = await askInHost(lab(), 'host1', 'ping', 'host2', '--count', '1')
+    const failed = (json.rungs as { name: string; verdict: string }[]).filter(({ verdict }) => verdict === 'bad')
+    expect(failed).toMatchObject([{ name: 'vtep-ipv6', next: expect.stringContaining(`ping ${UNDERLAY(2)}`) }])
     await lab().exec('host2', ['ip', '-6', 'address', 'add', `${UNDERLAY(2)}/64`, 'dev', 'eth0', 'nodad'])
     await eventually(() => expect(lab().host('host2').status?.state).toBe('ready'))
     expect(await lab().ping('pod1.1', 'pod2.1', { family: 6, count: 2 })).toMatchObject({ received: 2 })
@@ -192,6 +236,23 @@ describe('hosts without any IPv4', () => {
     const transfer = await startTransfer(lab().endpoint('pod2.1'), lab().endpoint('pod1.1'), { mebibytes: 1 })
     const { sent, received } = await transfer.done
     expect(received).toBe(sent)
+  })
+
+  test('reach each other on every rung, from ours to the kernel and back', async () => {
+    for (const [from, to] of [
+      ['host3', 'host1'],
+      ['host1', SUBNET(3)],
+    ] as const) {
+      const { exitCode, json } = await askInHost(lab(), from, 'ping', to, '--count', '1')
+      expect([verdictsOf(json.rungs), exitCode]).toEqual(['good good good good good', 0])
+    }
+    const { json } = await askInHost(lab(), 'host1', 'doctor', '--peers')
+    const bad = (json.findings as { severity: string }[]).filter(({ severity }) => severity === 'error')
+    expect(bad).toEqual([])
+    expect(json.peers).toMatchObject([
+      { whole: true, fragmented: true },
+      { whole: true, fragmented: true },
+    ])
   })
 
   test('keep lease, MAC and file over the death of the daemon', async () => {

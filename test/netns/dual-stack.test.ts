@@ -139,23 +139,12 @@ describe('hosts with a tunnel of each family', () => {
 
   test('tell pods at once what is too large for IPv6', async () => {
     const target = lab().endpoint('pod3.1', 6).address
-    const { stdout } = await lab().exec('pod2.1', [
-      'ping',
-      '-n',
-      '-c',
-      '1',
-      '-W',
-      '1',
-      '-M',
-      'do',
-      '-s',
-      '1402',
-      target,
-    ])
+    const words = ['ping', '-n', '-c', '1', '-W', '1', '-M', 'do', '-s', '1402', target]
+    const { stdout } = await lab().exec('pod2.1', words)
     expect(stdout).toContain('Packet too big: mtu=1430')
-    expect(await lab().ping('pod2.1', 'pod3.1', { family: 6, count: 2, sizeBytes: 4000 })).toMatchObject({
-      received: 2,
-    })
+    await lab().ping('pod2.1', 'pod3.1', { family: 6, sizeBytes: 4000 }) // the other end learns it by its first answer
+    const large = await lab().ping('pod2.1', 'pod3.1', { family: 6, count: 2, sizeBytes: 4000 })
+    expect(large).toMatchObject({ received: 2 })
   })
 
   test('reach each other on every rung, by both families', async () => {

@@ -119,7 +119,10 @@ export class Operations {
     return {
       version: packageVersion(),
       counters: status.counters,
-      forwardingEntries: status.peers.reduce((sum, { ipv6Subnet }) => sum + (ipv6Subnet === null ? 1 : 2), 0),
+      forwardingEntries: status.peers.reduce(
+        (sum, peer) => sum + new Set([peer.subnet, peer.ipv6Subnet ?? peer.subnet]).size,
+        0,
+      ),
       generation: status.generation,
       leaseExpiry: manager === null ? null : expiresAtMs / 1000,
       conflicts: peers.conflicts.length,

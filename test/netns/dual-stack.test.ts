@@ -10,12 +10,13 @@ import * as vxlan from '../../dataplane/wire/vxlan.ts'
 import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
 import { askInHost, verdictsOf } from '../support/ask-in-host.ts'
 import { Capture } from '../support/capture.ts'
-import { countersOf, eventually, imbalanceOf, labUnderTest, logOf } from '../support/lab-under-test.ts'
+import { countersOf, eventually, imbalanceOf, labUnderTest, logOf, newDrops } from '../support/lab-under-test.ts'
 import { ip6, viewOf } from '../support/packets.ts'
 import { startTransfer } from '../support/transfer.ts'
 
 const PORT = 8472
 const ETHERTYPE_IPV6 = 0x86dd
+const NOISE = 'outbound.dropped.link-local-or-multicast'
 const UNDERLAY = (host: number) => `fd00:192:168:56::1${host}`
 const SUBNET = (host: number) => `fd00:10:244:${host}::`
 
@@ -173,8 +174,23 @@ describe('hosts with a tunnel of each family', () => {
         ['192.168.56.12', UNDERLAY(2), 'active'],
         ['192.168.56.13', UNDERLAY(3), 'active'],
       ])
-      expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 })
+      const counters = countersOf(lab(), 'host1')
+      expect(imbalanceOf(counters)).toEqual({ packets: 0, bytes: 0 })
+      // What the kernel says to its neighbours when a device gets an IPv6 address is counted, and no more.
+      const { [NOISE]: _, ...drops } = newDrops({}, counters)
+      expect(drops).toEqual({})
+      expect(logOf(lab(), 'host1').filter(({ level }) => level !== 'info')).toEqual([])
     })
+  })
+
+  test('have the IPv6 device back that somebody took away, with all that was on it; IPv4 goes on', async () => {
+    for (const host of ['host1', 'host3']) await lab().exec(host, ['ip', 'link', 'delete', 'flannel-v6.1'])
+    expect(await lab().ping('pod1.1', 'pod3.1', { count: 2 })).toMatchObject({ received: 2 })
+    const answered = async () => (await lab().ping('pod1.1', 'pod3.1', { family: 6 })).received
+    await expect.poll(answered, { timeout: 15_000, interval: 200 }).toBe(1)
+    expect(await lab().ping('pod3.1', 'pod2.1', { family: 6 })).toMatchObject({ received: 1 })
+    const { stdout } = await lab().exec('host3', ['ip', '-d', '-br', 'link', 'show', 'flannel-v6.1'])
+    expect(stdout).toContain(node('host3').ipv6Device?.mac)
   })
 
   test('lose nothing of IPv4 when IPv6 between the hosts breaks, and have it back', async () => {

@@ -13,7 +13,7 @@ export function statusText(report: LabReport, terminal: Terminal): string {
     ['HOST', 'DATAPLANE', 'DRIVER', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
     report.hosts.map((host) => [
       host.name,
-      host.dataplane,
+      host.status?.dataplane ?? host.dataplane,
       driverOf(host),
       daemonText(host, terminal),
       host.underlayAddress,

@@ -78,6 +78,7 @@ interface UpFlags extends CommonFlags {
   readonly hosts: number
   readonly pods: number
   readonly kernel: readonly string[]
+  readonly auto: readonly string[]
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   readonly direct?: boolean
@@ -94,6 +95,7 @@ function upCommand(): Command {
     .option('--hosts <n>', 'number of hosts', wholeNumber, LAB_DEFAULTS.hosts)
     .option('--pods <n>', 'pods on each host', wholeNumber, LAB_DEFAULTS.pods)
     .option('--kernel <hosts>', 'hosts with the kernel as dataplane: host2,host3', commaList, [])
+    .option('--auto <hosts>', 'hosts that take the kernel as dataplane where they can', commaList, [])
     .addOption(
       new Option('--backend <type>', 'backend of the network').choices(LAB_BACKENDS).default(LAB_DEFAULTS.backend),
     )
@@ -131,9 +133,9 @@ function upCommand(): Command {
 }
 
 function labOptions(flags: UpFlags): LabOptions {
-  const { name, hosts, pods, kernel, backend, underlay, family } = flags
+  const { name, hosts, pods, kernel, auto, backend, underlay, family } = flags
   return {
-    ...{ name, hosts, pods, kernel, backend, underlay, family },
+    ...{ name, hosts, pods, kernel, auto, backend, underlay, family },
     direct: flags.direct === true,
     ipv6: flags.ipv6 === true,
     nftables: flags.nftables === true,

@@ -135,7 +135,7 @@ export const FLAGS: readonly Flag[] = [
   ),
   choice('metrics-peers', 'mode', ['on', 'off'], 'a metric for each peer'),
   flag('api-socket', 'text', 'path', '', 'local socket for other commands (default: api.sock in the state directory)'),
-  choice('dataplane', 'kind', ['userspace', 'kernel'], 'who moves packets'),
+  choice('dataplane', 'kind', ['userspace', 'kernel', 'auto'], 'who moves packets; auto: the kernel where it can'),
   choice('driver', 'kind', DRIVERS, 'how the userspace dataplane moves them', USERSPACE),
   choice('udp-gso', 'mode', ['auto', 'on', 'off'], 'trains of datagrams sent as one', USERSPACE),
   choice('tun-offload', 'mode', ['on', 'off'], 'super-packets and open checksums on the device', USERSPACE),

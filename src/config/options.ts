@@ -19,7 +19,7 @@ import type { LogFormat } from '../log.ts'
 import { type EtcdOptions, etcdOptions } from './etcd-options.ts'
 import type { FlagValues, SaidValue } from './flag-values.ts'
 
-export type DataplaneKind = 'userspace' | 'kernel'
+export type DataplaneKind = 'userspace' | 'kernel' | 'auto'
 
 /** What to listen on. */
 export interface Endpoint {
@@ -129,6 +129,7 @@ export function runOptions(values: FlagValues): RunOptions {
 /** One notice for each flag that was set and that the chosen dataplane does not look at. */
 function flagsWithoutEffect(values: FlagValues): string[] {
   const chosen = values.choice<DataplaneKind>('dataplane')
+  if (chosen === 'auto') return [] // each of them counts for one of the two
   return values.settings
     .filter(({ flag, origin }) => origin !== 'default' && flag.dataplane !== 'both' && flag.dataplane !== chosen)
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)

@@ -31,6 +31,10 @@ export interface TunnelBackend {
   readonly port: number
   /** Underlay MTU in bytes; `null` to take the interface's. */
   readonly mtuBytes: number | null
+  /** `GBP`: marks of packets cross the tunnel. Absent: they do not. */
+  readonly groupPolicy?: boolean
+  /** `Learning`: the kernel's device learns MACs. Absent: it does not. */
+  readonly learning?: boolean
   /** What a person should read once. */
   readonly notices: readonly string[]
 }
@@ -97,16 +101,17 @@ function vxlanBackend(config: NetworkConfig): TunnelBackend {
     if (mtu !== 0 && (mtu < SMALLEST_MTU_BYTES || mtu > 65535)) {
       throw fields.refusal('MTU', `must be the underlay's MTU, ${SMALLEST_MTU_BYTES} to 65535, or left out`)
     }
-    if (fields.boolean('GBP', false)) {
-      throw fields.refusal('GBP', 'is not supported yet: packets with a policy mark would be lost; set it to false')
-    }
+    const [groupPolicy, learning] = [fields.boolean('GBP', false), fields.boolean('Learning', false)]
     const notices: string[] = []
     const ridesOverIpv4 = fields.boolean(IPV6_KEY, false)
+    if (groupPolicy) {
+      notices.push('Backend.GBP needs --dataplane kernel or auto: only the kernel sees the marks of packets')
+    }
     if (ipv6 === null && ridesOverIpv4) {
       notices.push(`Backend.${IPV6_KEY} has no effect without EnableIPv6`)
     }
-    if (fields.boolean('Learning', false)) {
-      notices.push('Backend.Learning has no effect: every peer address comes from the leases')
+    if (learning) {
+      notices.push('Backend.Learning has an effect with the kernel dataplane only, and no use: leases name every MAC')
     }
     if (fields.boolean('DirectRouting', false)) {
       notices.push('Backend.DirectRouting is not supported yet: packets to all peers are encapsulated')
@@ -119,7 +124,7 @@ function vxlanBackend(config: NetworkConfig): TunnelBackend {
       deviceName: underlay === 'ipv6' ? vxlanIpv6DeviceName(vni) : vxlanDeviceName(vni),
       ipv6DeviceName: underlay === 'dual' ? vxlanIpv6DeviceName(vni) : null,
     } as const
-    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, notices }
+    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, groupPolicy, learning, notices }
   }, 'Backend')
 }
 

@@ -9,11 +9,13 @@ import { readLink } from '../host/ip.ts'
 import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
+import { vxlanObstacle } from '../host/vxlan-probe.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
+import { AutoDataplane } from './auto-dataplane.ts'
 import { FamilyDataplanes } from './family-dataplanes.ts'
 import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
@@ -174,7 +176,13 @@ function hostIntegration(options: RunOptions, clock: Clock, log: Log): HostInteg
 type OnStandstill = NonNullable<UserspaceOptions['onStandstill']>
 
 function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandstill): Dataplane {
-  if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
+  const kernel = () => new KernelVtep({ log, udpChecksum: options.udpChecksum })
+  const userspace = () => createUserspace(options, log, onStandstill)
+  if (options.dataplane === 'auto') return new AutoDataplane({ kernel, userspace, obstacle: vxlanObstacle, log })
+  return options.dataplane === 'kernel' ? kernel() : userspace()
+}
+
+function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandstill): UserspaceDataplane {
   const { driver, udpGso, tunOffload, sourceCheck, sourceAllow, workers, sourcePorts } = options
   return new UserspaceDataplane({
     log,

@@ -5,6 +5,7 @@ import type { Feature, Offender, PeerTraffic, RecordedStep, UnderlayAddress } fr
 import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Traceable } from './api-server.ts'
+import { AutoDataplane } from './auto-dataplane.ts'
 
 /** A dataplane whose steps may be watched. */
 type Part = Dataplane & Partial<Traceable>
@@ -25,6 +26,11 @@ export class FamilyDataplanes implements Dataplane, Traceable {
 
   get kind(): Dataplane['kind'] {
     return this.#first.kind
+  }
+
+  /** How the kind was chosen, the same for both. */
+  get why(): string | undefined {
+    return this.#first.why
   }
 
   get driver(): Dataplane['driver'] {
@@ -135,16 +141,20 @@ export class FamilyDataplanes implements Dataplane, Traceable {
     return Math.max(...this.#parts.map((part) => part.pendingPeers()))
   }
 
+  pendingSubnets(): ReadonlySet<string> {
+    return new Set(this.#parts.flatMap((part) => [...part.pendingSubnets()]))
+  }
+
   get isTraceable(): boolean {
-    return this.#first.trace !== undefined
+    return engineOf(this.#first).trace !== undefined
   }
 
   get isStarted(): boolean {
-    return this.#first.isStarted === true
+    return engineOf(this.#first).isStarted === true
   }
 
   trace(steps: number, onSteps: ((steps: readonly RecordedStep[]) => void) | null): void {
-    for (const part of this.#parts) part.trace?.(steps, onSteps)
+    for (const part of this.#parts) engineOf(part).trace?.(steps, onSteps)
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
@@ -162,6 +172,11 @@ export class FamilyDataplanes implements Dataplane, Traceable {
     const alone = { ...local, ...ipv6Device, network: null, subnet: null, overlayAddress: ipv6Subnet.address }
     return [first, [this.#second, withoutSecond(alone)]]
   }
+}
+
+/** What moves the packets of a part: of one that chooses, what it has taken. */
+function engineOf(part: Part): Part {
+  return part instanceof AutoDataplane ? (part.taken ?? part) : part
 }
 
 /** Of a node with two devices the first one carries IPv4 only. */

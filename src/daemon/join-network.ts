@@ -97,6 +97,8 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     ipv6Network: config.ipv6?.network ?? null,
     mtuBytes,
     ...(ipv6Device === null ? {} : { ipv6Device }),
+    groupPolicy: backend.groupPolicy ?? false,
+    learning: backend.learning ?? false,
   }
 }
 

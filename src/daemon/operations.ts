@@ -52,7 +52,7 @@ export class Operations {
     this.#file = new StatusFile(options.stateDirectory, clock, () => this.#status())
     this.#api = new ApiServer({
       path: options.apiSocket ?? join(options.stateDirectory, API_SOCKET),
-      traceable: dataplane instanceof FamilyDataplanes && dataplane.isTraceable ? dataplane : null,
+      traceable: () => (dataplane instanceof FamilyDataplanes && dataplane.isTraceable ? dataplane : null),
       status: () => this.#status(),
     })
     const health: Endpoint | null =
@@ -119,10 +119,9 @@ export class Operations {
     return {
       version: packageVersion(),
       counters: status.counters,
-      forwardingEntries: status.peers.reduce(
-        (sum, peer) => sum + new Set([peer.subnet, peer.ipv6Subnet ?? peer.subnet]).size,
-        0,
-      ),
+      forwardingEntries:
+        status.peers.reduce((sum, peer) => sum + new Set([peer.subnet, peer.ipv6Subnet ?? peer.subnet]).size, 0) -
+        dataplane.pendingSubnets().size,
       generation: status.generation,
       leaseExpiry: manager === null ? null : expiresAtMs / 1000,
       conflicts: peers.conflicts.length,

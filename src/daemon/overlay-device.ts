@@ -10,7 +10,7 @@ import {
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { networkAdminMissing } from '../host/capability.ts'
-import type { LocalVtep } from '../host/dataplane.ts'
+import type { LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import { configureOverlayLink, inspectOverlayDevice, isAttached, removeOverlayLink } from '../host/overlay-link.ts'
 import { hasIpv6Address, hasIpv6Route, hasRoute } from '../host/proc-route.ts'
 import type { Log } from '../log.ts'
@@ -117,5 +117,13 @@ function tunError(name: string, failure: TunFailure): FlanneletteError {
   }
   return new FlanneletteError('tun-unavailable', `${name} cannot be made (${failure.step}, errno ${failure.errno})`, {
     remedy: `remove a left-over device with "ip link delete ${name}"`,
+  })
+}
+
+/** @throws FlanneletteError `config-invalid`: what comes out of a TUN has lost its mark */
+export function refuseGroupPolicy({ groupPolicy }: VtepOutline): void {
+  if (groupPolicy !== true) return
+  throw new FlanneletteError('config-invalid', 'Backend.GBP is true, and only the kernel sees the marks of packets', {
+    remedy: 'use --dataplane kernel on every node, or set GBP to false on all',
   })
 }

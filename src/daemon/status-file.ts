@@ -65,6 +65,8 @@ export interface DaemonStatus {
   readonly pid: number
   readonly state: AgentState
   readonly dataplane: Dataplane['kind']
+  /** Why it is this one, `null` where a person said so. */
+  readonly dataplaneWhy: string | null
   /** By what the underlay can tell flows apart. */
   readonly entropy: string
   readonly driver: Dataplane['driver']
@@ -144,6 +146,7 @@ export function statusOf(
     pid: process.pid,
     state: agent.state,
     dataplane: dataplane.kind,
+    dataplaneWhy: dataplane.why ?? null,
     entropy: dataplane.entropy,
     driver: dataplane.driver,
     features: Object.fromEntries(dataplane.features().map(({ name, on, why }) => [name, { on, why }])),

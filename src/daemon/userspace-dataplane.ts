@@ -4,6 +4,7 @@ import {
   type Feature,
   type FeatureName,
   formatAddress,
+  formatPrefix,
   keepOverlayDevice,
   mergeTraffic,
   type Offender,
@@ -22,12 +23,13 @@ import { carriesAddress } from '../host/carried-address.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
-import type { Lease } from '../lease/lease.ts'
+import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { findOwnVtep, REHEARSAL_DEVICE, removeOwnVtep } from './changeover.ts'
 import { findFeatures } from './driver-features.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
-import { closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
+import { closeAll, dress, isDressed, openDevice, refuseGroupPolicy, transmitDropped } from './overlay-device.ts'
 import { RecentOffenders } from './recent-offenders.ts'
 import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './underlay-sockets.ts'
 
@@ -53,6 +55,8 @@ export class UserspaceDataplane implements Dataplane {
   #local: LocalVtep | null = null
   #workers: WorkerGroup | null = null
   #tuns: readonly OpenTun[] = []
+  /** A former run has left the kernel's VTEP under our device's name. */
+  #replacesVtep = false
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
   /** Of the table in force, 0 before the first. */
@@ -83,17 +87,28 @@ export class UserspaceDataplane implements Dataplane {
    */
   async prepare(outline: VtepOutline): Promise<void> {
     requireNetworkAdmin(outline.deviceName)
+    refuseGroupPolicy(outline)
     await refuseNetworkOverlap(outline)
     try {
-      this.#sockets = await openSockets(outline, this.#options, this.#options.log)
-      this.#tuns = await this.#openDevice(outline.deviceName)
+      this.#replacesVtep = await findOwnVtep(outline)
+      if (this.#replacesVtep) await closeAll(await this.#openDevice(REHEARSAL_DEVICE))
+      else await this.#open(outline)
     } catch (error) {
       await this.stop('keep')
       throw error
     }
   }
 
+  async #open(outline: VtepOutline): Promise<void> {
+    this.#sockets = await openSockets(outline, this.#options, this.#options.log)
+    this.#tuns = await this.#openDevice(outline.deviceName)
+  }
+
   async start(local: LocalVtep): Promise<void> {
+    if (this.#replacesVtep) {
+      await removeOwnVtep(local.deviceName, this.#options.log)
+      await this.#open(local)
+    }
     const sockets = this.#sockets
     if (this.#tuns.length === 0 || sockets === null) throw new Error('the dataplane is not prepared')
     this.#local = local
@@ -267,6 +282,10 @@ export class UserspaceDataplane implements Dataplane {
   /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
     return this.impairment() === null ? 0 : this.#peers.length
+  }
+
+  pendingSubnets(): ReadonlySet<string> {
+    return new Set(this.impairment() === null ? [] : this.#peers.flatMap(halvesOf).map(formatPrefix))
   }
 
   /** Whether there is something to trace. */

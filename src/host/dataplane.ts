@@ -32,6 +32,10 @@ export interface VtepOutline {
   readonly ipv6Device?: Ipv6Device
   /** MTU of the overlay device (underlay MTU − overhead). */
   readonly mtuBytes: number
+  /** `Backend.GBP`: marks of packets cross the tunnel (draft-smith-vxlan-group-policy). Absent: they do not. */
+  readonly groupPolicy?: boolean
+  /** `Backend.Learning`: the kernel's device learns MACs from what it receives. Absent: it does not. */
+  readonly learning?: boolean
 }
 
 /** A device of IPv6's own beside that of IPv4, whose tunnel is between IPv6 addresses of hosts. */
@@ -57,6 +61,8 @@ export interface LocalVtep extends VtepOutline {
 
 export interface Dataplane {
   readonly kind: 'userspace' | 'kernel'
+  /** Why it is this kind, where no person said so. */
+  readonly why?: string | undefined
   /** By what the underlay can tell flows apart: `none`, `16 source ports`, … */
   readonly entropy: string
   /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`. */
@@ -104,6 +110,8 @@ export interface Dataplane {
   impairment(): string | null
   /** Peers that could not be programmed yet (0 when all are). */
   pendingPeers(): number
+  /** Their subnets that packets are not forwarded by, in text form; an IPv6 half may be missing alone. */
+  pendingSubnets(): ReadonlySet<string>
   /** Stops moving packets. `keep` leaves device, address and routes for the next start. */
   stop(mode: 'keep' | 'remove'): Promise<void>
 }

@@ -51,6 +51,8 @@ export interface NeighborInfo {
   readonly dst: string
   readonly lladdr?: string
   readonly state?: readonly string[]
+  /** As a route's; kernels have it since 5.0. */
+  readonly protocol?: string
 }
 
 export interface FdbInfo {

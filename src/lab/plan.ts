@@ -10,6 +10,7 @@ import {
   parseIpv4,
   parseIpv6,
 } from '../../dataplane/index.ts'
+import type { DataplaneKind } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 
 /** How the links between hosts behave; underlay.ts says what each means for the devices. */
@@ -32,6 +33,8 @@ export interface LabOptions {
   readonly pods: number
   /** Hosts (`host2`) whose packets the kernel's VTEP moves. */
   readonly kernel: readonly string[]
+  /** Hosts whose daemon chooses for itself. */
+  readonly auto: readonly string[]
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   /** Two hosts joined by one link, without a switch between them. */
@@ -52,6 +55,7 @@ export const LAB_DEFAULTS: LabOptions = {
   hosts: 3,
   pods: 2,
   kernel: [],
+  auto: [],
   backend: 'vxlan',
   underlay: 'veth',
   direct: false,
@@ -66,7 +70,7 @@ export interface HostPlan {
   /** `host1`; also the name of its port on the switch. */
   readonly name: string
   readonly namespace: string
-  readonly dataplane: 'userspace' | 'kernel'
+  readonly dataplane: DataplaneKind
   /** Address of its `eth0`: the IPv6 one where there is no IPv4. */
   readonly underlayAddress: string
   /** The IPv6 one of both, `null` in a lab over IPv4. */
@@ -121,7 +125,7 @@ export function planLab(options: LabOptions): LabPlan {
     hosts.push({
       name,
       namespace: namespaceOf(options.name, name),
-      dataplane: options.kernel.includes(name) ? 'kernel' : 'userspace',
+      dataplane: dataplaneOf(name, options),
       underlayAddress: hasIpv4 ? formatIpv4(UNDERLAY_BASE + number) : underlayIpv6Of(number),
       underlayIpv6: overIpv6 ? underlayIpv6Of(number) : null,
       subnet: hasIpv4 ? { address: NETWORK.address + number * 256, length: 24 } : null,
@@ -142,6 +146,11 @@ function underlayIpv6Of(number: number): string {
   return formatAddress(UNDERLAY_IPV6_BASE + BigInt(0x10 + number))
 }
 
+function dataplaneOf(host: string, { kernel, auto }: LabOptions): DataplaneKind {
+  if (auto.includes(host)) return 'auto'
+  return kernel.includes(host) ? 'kernel' : 'userspace'
+}
+
 /** `fd00:10:244:1::/64` of host1. */
 function ipv6SubnetOf(number: number): Ipv6Prefix {
   return {
@@ -150,7 +159,7 @@ function ipv6SubnetOf(number: number): Ipv6Prefix {
   }
 }
 
-function checkOptions({ name, hosts, pods, kernel, direct, backend, family, ipv6 }: LabOptions): void {
+function checkOptions({ name, hosts, pods, kernel, auto, direct, backend, family, ipv6 }: LabOptions): void {
   checkLabName(name)
   if (kernel.length > 0 && backend !== 'vxlan') {
     throw usage(
@@ -167,13 +176,18 @@ function checkOptions({ name, hosts, pods, kernel, direct, backend, family, ipv6
   if (ipv6 && backend !== 'vxlan') throw usage('--ipv6 needs --backend vxlan: udp carries IPv4 only', 'leave one out')
   checkCount('--hosts', hosts, 1, MAX_HOSTS)
   checkCount('--pods', pods, 0, MAX_PODS)
-  for (const host of kernel) {
-    const number = /^host([1-9]\d*)$/.exec(host)?.[1]
+  checkHosts('--kernel', kernel, hosts)
+  checkHosts('--auto', auto, hosts)
+  if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
+}
+
+function checkHosts(option: string, names: readonly string[], hosts: number): void {
+  for (const name of names) {
+    const number = /^host([1-9]\d*)$/.exec(name)?.[1]
     if (number === undefined || Number(number) > hosts) {
-      throw usage(`--kernel names "${host}", which this lab does not have`, `hosts are host1 to host${hosts}`)
+      throw usage(`${option} names "${name}", which this lab does not have`, `hosts are host1 to host${hosts}`)
     }
   }
-  if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
 }
 
 /** The name becomes part of paths and namespaces. @throws FlanneletteError `usage` */

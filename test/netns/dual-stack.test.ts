@@ -82,12 +82,12 @@ describe('hosts with a tunnel of each family', () => {
     const ipv6Mac = (host: number) => node(`host${host}`).ipv6Device?.mac
     expect(await rows('-4', 'flannel.1')).toEqual({
       routes: peers.map((host) => `10.244.${host}.0/24 via 10.244.${host}.0 onlink`),
-      neighbours: peers.map((host) => `10.244.${host}.0 lladdr ${mac(host)} PERMANENT`),
+      neighbours: peers.map((host) => `10.244.${host}.0 lladdr ${mac(host)} PERMANENT proto 142`),
       fdb: peers.map((host) => `${mac(host)} dst 192.168.56.1${host} self permanent`).sort(),
     })
     expect(await rows('-6', 'flannel-v6.1')).toEqual({
       routes: peers.map((host) => `${SUBNET(host)}/64 via ${SUBNET(host)} metric 1024 onlink pref medium`),
-      neighbours: peers.map((host) => `${SUBNET(host)} lladdr ${ipv6Mac(host)} PERMANENT`),
+      neighbours: peers.map((host) => `${SUBNET(host)} lladdr ${ipv6Mac(host)} PERMANENT proto 142`),
       fdb: peers.map((host) => `${ipv6Mac(host)} dst ${UNDERLAY(host)} self permanent`).sort(),
     })
     const link = (await shown('host3', 'ip', '-d', 'link', 'show', 'flannel-v6.1')).join(' ')

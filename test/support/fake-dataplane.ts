@@ -92,6 +92,10 @@ export class FakeDataplane implements Dataplane {
     return this.pending
   }
 
+  pendingSubnets(): ReadonlySet<string> {
+    return new Set(this.subnets.slice(0, this.pending))
+  }
+
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.stops.push(mode)
   }

@@ -19,6 +19,8 @@ test('defaults are those of flannel on Linux', () => {
     vni: 1,
     port: 8472,
     mtuBytes: null,
+    groupPolicy: false,
+    learning: false,
     notices: [],
   })
 })
@@ -46,15 +48,18 @@ test.each([
   ['MTU', 65536],
   ['MTU', 625],
   ['MTU', -1],
-  ['GBP', true],
 ])('%s %j is refused by name', (field, value) => {
   expect(() => backendOf({ Type: 'vxlan', [field]: value })).toThrow(
     expect.objectContaining({ code: 'config-invalid', exitCode: 2, message: expect.stringContaining(field) }),
   )
 })
 
-test.each(['Learning', 'DirectRouting'])('%s is accepted, with a notice that it has no effect', (field) => {
+test.each(['GBP', 'Learning', 'DirectRouting'])('%s is accepted, with a notice of what it needs', (field) => {
   expect(backendOf({ Type: 'vxlan', [field]: true }).notices).toEqual([expect.stringContaining(field)])
+})
+
+test('marks and learning are passed on to whoever makes the device', () => {
+  expect(backendOf({ Type: 'vxlan', GBP: true, Learning: true })).toMatchObject({ groupPolicy: true, learning: true })
 })
 
 test('options of other systems are ignored', () => {

@@ -67,7 +67,6 @@ describe('the VXLAN device', () => {
       'address add 10.244.1.0/32 dev flannel.1',
       'address add fd00:10:244:1::/128 dev flannel.1 nodad',
       'address delete fd00:10:244:9::/128 dev flannel.1',
-      'link set dev flannel.1 up',
     ])
     expect(planAddresses(LOCAL, old)).not.toContain('address delete fe80::1/128 dev flannel.1')
     expect(planAddresses(LOCAL, old)).toContain('address delete fd00:10:244:9::/128 dev flannel.1')
@@ -85,7 +84,23 @@ describe('the VXLAN device', () => {
       'link set dev flannel.1 mtu 1450',
       'link set dev flannel.1 alias flannelette',
       'address add 10.244.1.0/32 dev flannel.1',
-      'link set dev flannel.1 up',
+    ])
+  })
+
+  test('that is as it should be needs no command', () => {
+    const address = { family: 'inet' as const, local: '10.244.1.0', prefixlen: 32, scope: 'global' }
+    expect(wholePlan(LOCAL, link({}, { ifalias: 'flannelette', addr_info: [address] }), true)).toEqual([])
+    const down = link({}, { ifalias: 'flannelette', addr_info: [address], flags: [] })
+    expect(wholePlan(LOCAL, down, true)).toEqual(['link set dev flannel.1 up'])
+  })
+
+  test('learns MACs and carries marks where the config says so, and fits then', () => {
+    const wishes = { ...LOCAL, learning: true, groupPolicy: true }
+    expect(wholePlan(wishes, null, true)[0]).toMatch(/ learning udpcsum gbp$/)
+    expect(deviceDifferences(link({ learning: true, gbp: true }), wishes, true)).toEqual([])
+    expect(deviceDifferences(link({}), wishes, true)).toEqual([
+      'learning false, wanted true',
+      'group policy false, wanted true',
     ])
   })
 
@@ -95,6 +110,10 @@ describe('the VXLAN device', () => {
     ['another local address', { local: '192.0.2.9' }, 'local address 192.0.2.9, wanted 192.0.2.1'],
     ['another lower device', { link: 'eth1' }, 'lower device eth1, wanted eth0'],
     ['learning on', { learning: true }, 'learning true, wanted false'],
+    ['marks on', { gbp: true }, 'group policy true, wanted false'],
+    ['a multicast group', { group: '239.1.1.1' }, 'default destination 239.1.1.1, wanted none'],
+    ['a default peer', { remote: '192.0.2.7' }, 'default destination 192.0.2.7, wanted none'],
+    ['questions for MACs', { l2miss: true }, 'asking for unknown MACs true, wanted false'],
     ['no outer checksum', { udp_csum: false }, 'UDP checksum false, wanted true'],
   ])('with %s does not fit', (_, data, difference) => {
     expect(deviceDifferences(link(data), LOCAL, true)).toEqual([difference])

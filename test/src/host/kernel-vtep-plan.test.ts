@@ -29,7 +29,8 @@ function programmed(leases: readonly Lease[]): PresentRows {
   const rows = desiredRows(leases, LOCAL)
   return {
     neighbors: rows.flatMap((row) => {
-      return subnetRowsOf(row).map(({ gateway }) => ({ dst: gateway, lladdr: row.mac, state: ['PERMANENT'] }))
+      const entry = { lladdr: row.mac, state: ['PERMANENT'], protocol: '142' }
+      return subnetRowsOf(row).map(({ gateway }) => ({ dst: gateway, ...entry }))
     }),
     fdb: rows.map(({ mac, underlayAddress }) => ({ mac, dst: underlayAddress, state: 'permanent', flags: ['self'] })),
     routes: rows.flatMap(subnetRowsOf).map(({ subnet, gateway }) => ({
@@ -46,7 +47,7 @@ describe('a peer', () => {
   test('is a neighbour, an FDB entry and an onlink route through its subnet address', () => {
     const plan = planProgram('flannel.1', desiredRows([HOST2], LOCAL), NOTHING)
     expect(commands(plan.neighbors)).toEqual([
-      'neigh replace 10.244.2.0 lladdr 02:00:00:00:00:02 dev flannel.1 nud permanent',
+      'neigh replace 10.244.2.0 lladdr 02:00:00:00:00:02 dev flannel.1 nud permanent protocol 142',
     ])
     expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.2 self permanent'])
     expect(commands(plan.routes)).toEqual(['route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
@@ -96,16 +97,50 @@ describe('a peer', () => {
   })
 })
 
-test('routes of others, learnt FDB entries and neighbours in use stay', () => {
-  const present: PresentRows = {
-    neighbors: [{ dst: '10.244.8.0', lladdr: '02:00:00:00:00:08', state: ['REACHABLE'] }],
+describe('what others have put beside', () => {
+  const FOREIGN: PresentRows = {
+    neighbors: [
+      { dst: '10.244.8.0', lladdr: '02:00:00:00:00:08', state: ['REACHABLE'] },
+      { dst: '10.244.9.0', lladdr: '02:00:00:00:00:09', state: ['PERMANENT'] },
+    ],
     fdb: [
       { mac: '02:00:00:00:00:08', dst: '192.0.2.8' },
+      { mac: '02:00:00:00:00:09', dst: '192.0.2.9', state: 'permanent' },
       { mac: '33:33:00:00:00:01', state: 'permanent' },
     ],
-    routes: [{ dst: '10.244.8.0/24', gateway: '10.244.8.0', dev: 'flannel.1', protocol: 'static' }],
+    routes: [
+      { dst: '10.244.8.0/24', gateway: '10.244.8.0', dev: 'flannel.1', protocol: 'static' },
+      { dst: '10.244.2.0/24', dev: 'eth0', protocol: 'static', metric: 50 },
+    ],
   }
-  expect(planRemoval('flannel.1', [], present)).toEqual({ routes: [], fdb: [], neighbors: [] })
+
+  test('stays: routes and neighbours without our tag, and FDB entries of MACs that are not ours', () => {
+    expect(planRemoval('flannel.1', [], FOREIGN)).toEqual({ routes: [], fdb: [], neighbors: [] })
+  })
+
+  test('hides nothing of ours that is there, and what is missing is noticed', () => {
+    const own = programmed([HOST2])
+    const both = {
+      neighbors: [...own.neighbors, ...FOREIGN.neighbors],
+      fdb: [...own.fdb, ...FOREIGN.fdb],
+      routes: [...own.routes, ...FOREIGN.routes],
+    }
+    const nothing = { neighbors: [], fdb: [], routes: [] }
+    expect(planProgram('flannel.1', desiredRows([HOST2], LOCAL), both)).toEqual(nothing)
+    const { routes } = planProgram('flannel.1', desiredRows([HOST2], LOCAL), { ...both, routes: FOREIGN.routes })
+    expect(commands(routes)).toEqual(['route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
+  })
+
+  test('a learnt FDB entry ages, so it does not stand for one of ours', () => {
+    const present = { ...programmed([HOST2]), fdb: [{ mac: '02:00:00:00:00:02', dst: '192.0.2.2', state: '' }] }
+    expect(planProgram('flannel.1', desiredRows([HOST2], LOCAL), present).fdb).toHaveLength(1)
+  })
+
+  test('an FDB entry that we know to have made goes although its neighbour went before', () => {
+    const present = { ...programmed([HOST2]), neighbors: [] }
+    expect(planRemoval('flannel.1', [], present).fdb).toEqual([])
+    expect(planRemoval('flannel.1', [], present, new Set(['02:00:00:00:00:02'])).fdb).toHaveLength(1)
+  })
 })
 
 test('whatever was there before, the plan asks for each missing row once and removes no wanted one', () => {
@@ -136,8 +171,8 @@ describe('a dual-stack peer', () => {
   test('has a neighbour and an onlink route for each half, and one FDB entry', () => {
     const plan = planProgram('flannel.1', desiredRows([DUAL], LOCAL), NOTHING)
     expect(commands(plan.neighbors)).toEqual([
-      'neigh replace 10.244.4.0 lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent',
-      'neigh replace fd00:10:244:4:: lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent',
+      'neigh replace 10.244.4.0 lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent protocol 142',
+      'neigh replace fd00:10:244:4:: lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent protocol 142',
     ])
     expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:04 dev flannel.1 dst 192.0.2.4 self permanent'])
     expect(commands(plan.routes)).toEqual([

@@ -46,6 +46,11 @@ describe('a planned lab', () => {
     expect(hosts.map(({ dataplane }) => dataplane)).toEqual(['kernel', 'userspace', 'kernel'])
   })
 
+  test('lets the named hosts choose for themselves, whatever else they are named for', () => {
+    const { hosts } = plan({ auto: ['host3'], kernel: ['host1', 'host3'] })
+    expect(hosts.map(({ dataplane }) => dataplane)).toEqual(['kernel', 'userspace', 'auto'])
+  })
+
   test('has no switch when two hosts are joined directly', () => {
     const direct = plan({ hosts: 2, direct: true })
     expect(direct.switchNamespace).toBeNull()
@@ -77,6 +82,7 @@ describe('a lab that cannot be is refused as wrong usage, with what can be', () 
     [{ pods: 1.5 }, 'use 0 to 50'],
     [{ kernel: ['host4'] }, 'hosts are host1 to host3'],
     [{ kernel: ['pod1.1'] }, 'hosts are host1 to host3'],
+    [{ auto: ['host4'] }, 'hosts are host1 to host3'],
     [{ direct: true }, '--hosts 2'],
   ])('%o', (options, remedy) => {
     const error = complaint(options)

@@ -32,7 +32,8 @@ function leaseText(lab: string, key: string): string {
 }
 
 describe('hosts with a tunnel of each family', () => {
-  const lab = labUnderTest({ name: 'dual', pods: 1, kernel: ['host3'], family: 'dual', underlay: 'wire' })
+  const mixed = { hosts: 4, kernel: ['host3'], auto: ['host4'] }
+  const lab = labUnderTest({ name: 'dual', pods: 1, ...mixed, family: 'dual', underlay: 'wire' })
   const node = (host: string) => lab().host(host).status!.node!
   const shown = async (host: string, ...words: string[]) => lines((await lab().exec(host, words)).stdout)
 
@@ -77,7 +78,7 @@ describe('hosts with a tunnel of each family', () => {
       neighbours: (await shown('host3', 'ip', family, 'neigh', 'show', 'dev', device, 'nud', 'permanent')).sort(),
       fdb: (await shown('host3', 'bridge', 'fdb', 'show', 'dev', device)).sort(),
     })
-    const peers = [1, 2]
+    const peers = [1, 2, 4]
     const mac = (host: number) => node(`host${host}`).mac
     const ipv6Mac = (host: number) => node(`host${host}`).ipv6Device?.mac
     expect(await rows('-4', 'flannel.1')).toEqual({
@@ -94,9 +95,16 @@ describe('hosts with a tunnel of each family', () => {
     expect(link).toMatch(/ noudp6zerocsumtx noudp6zerocsumrx /)
   })
 
+  test('forward by our engine, by the kernel, and by what was chosen, the same for both families', () => {
+    expect(lab().hosts.map(({ name }) => lab().host(name).status?.dataplane)).toEqual([
+      ...['userspace', 'userspace', 'kernel', 'kernel'],
+    ])
+    expect(node('host4').ipv6Device?.device).toBe('flannel-v6.1')
+  })
+
   test.each([4, 6] as const)('let pods of every pair of hosts reach each other by IPv%i', async (family) => {
     const results = await lab().pingAll({ count: 3, family })
-    expect(results).toHaveLength(6)
+    expect(results).toHaveLength(12)
     expect(results.filter(({ received }) => received !== 3)).toEqual([])
   })
 
@@ -164,7 +172,7 @@ describe('hosts with a tunnel of each family', () => {
       whole: true,
       fragmented: true,
     }
-    expect(json.peers).toMatchObject([row, row])
+    expect(json.peers).toMatchObject([row, row, row])
   })
 
   test('are looked at as one: peers by both addresses, books of both devices', async () => {
@@ -173,6 +181,7 @@ describe('hosts with a tunnel of each family', () => {
       expect(status?.peers.map(({ publicIp, publicIpv6, state }) => [publicIp, publicIpv6, state])).toEqual([
         ['192.168.56.12', UNDERLAY(2), 'active'],
         ['192.168.56.13', UNDERLAY(3), 'active'],
+        ['192.168.56.14', UNDERLAY(4), 'active'],
       ])
       const counters = countersOf(lab(), 'host1')
       expect(imbalanceOf(counters)).toEqual({ packets: 0, bytes: 0 })

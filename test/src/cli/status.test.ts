@@ -49,6 +49,16 @@ async function daemonWith(current: () => DaemonStatus): Promise<string> {
   return directory
 }
 
+test.each([
+  ['none', 'no dataplane'],
+  ['commands', 'commands of the extension'],
+] as const)('a node whose packets we do not move (%s) says so, and claims no device', (dataplane, words) => {
+  const node = { ...HEALTHY.node!, device: '', vni: 0, port: 0, mtu: 1500 }
+  const text = textOf({ ...HEALTHY, dataplane, driver: 'none', node })
+  expect(text).toContain(` · ${words} · `)
+  expect(text).toMatch(/^device +none of its own, MTU 1500$/m)
+})
+
 describe('where the daemon is found', () => {
   test('is told to the command that comes next, when it is not the usual place', async () => {
     const directory = await daemonWith(() => HEALTHY)

@@ -34,6 +34,7 @@ interface CommonFlags {
 const EXAMPLES = `Examples:
   flannelette lab up                                   3 hosts, 2 pods each
   flannelette lab up --hosts 4 --kernel host2,host3    two of them with the kernel's VTEP
+  flannelette lab up --direct-routing --routed host3   routes between host1 and host2, a tunnel to host3
   flannelette lab up --ipv6                            pods with IPv6 addresses as well
   flannelette lab ping all                             every pair of pods; with -6 by IPv6
   flannelette lab iperf pod1.1 pod3.1 --time 5
@@ -78,6 +79,8 @@ interface UpFlags extends CommonFlags {
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   readonly direct?: boolean
+  readonly routed: readonly string[]
+  readonly directRouting?: boolean
   readonly ipv6?: boolean
   readonly nftables?: boolean
   readonly udpChecksum: 'on' | 'off'
@@ -102,6 +105,8 @@ function upCommand(): Command {
         .default('veth'),
     )
     .option('--direct', 'two hosts joined by one link, without a switch')
+    .option('--routed <hosts>', 'hosts on a second link, behind a router: host3', commaList, [])
+    .option('--direct-routing', 'hosts on one link reach pods by routes, past the tunnels')
     .option('--ipv6', 'IPv6 addresses for the pods as well, carried over the IPv4 underlay')
     .option('--nftables', 'firewall rules of the daemons in nftables form')
     .addOption(
@@ -122,9 +127,10 @@ function upCommand(): Command {
 }
 
 function labOptions(flags: UpFlags): LabOptions {
-  const { name, hosts, pods, kernel, backend, underlay } = flags
+  const { name, hosts, pods, kernel, backend, underlay, routed } = flags
   return {
-    ...{ name, hosts, pods, kernel, backend, underlay },
+    ...{ name, hosts, pods, kernel, backend, underlay, routed },
+    directRouting: flags.directRouting === true,
     direct: flags.direct === true,
     ipv6: flags.ipv6 === true,
     nftables: flags.nftables === true,

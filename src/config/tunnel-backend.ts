@@ -27,6 +27,8 @@ export interface TunnelBackend {
   readonly port: number
   /** Underlay MTU in bytes; `null` to take the interface's. */
   readonly mtuBytes: number | null
+  /** `DirectRouting`: peers on the same link are reached by routes, past the tunnel. Absent: none are. */
+  readonly directRouting?: boolean
   /** Set for a backend without a tunnel. */
   readonly plain?: PlainBackend
   /** What a person should read once. */
@@ -110,11 +112,9 @@ function vxlanBackend({ backend: fields, ipv6 }: NetworkConfig): TunnelBackend {
     if (fields.boolean('Learning', false)) {
       notices.push('Backend.Learning has no effect: every peer address comes from the leases')
     }
-    if (fields.boolean('DirectRouting', false)) {
-      notices.push('Backend.DirectRouting is not supported yet: packets to all peers are encapsulated')
-    }
+    const directRouting = fields.boolean('DirectRouting', false)
     const names = { encapsulation: 'vxlan', leaseType: 'vxlan', deviceName: vxlanDeviceName(vni) } as const
-    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, notices }
+    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, directRouting, notices }
   }, 'Backend')
 }
 

@@ -6,9 +6,11 @@ import { withoutFlagVariables } from '../config/flag-values.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import type { Dataplane, VtepOutline } from '../host/dataplane.ts'
+import { HostGateway, type RouteTools } from '../host/host-gateway.ts'
 import { readLink } from '../host/ip.ts'
 import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
+import { ringOnRoutes, routeTable } from '../host/route-table.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { createLog, type Log, readerOf } from '../log.ts'
@@ -16,6 +18,7 @@ import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
+import { DirectRouting } from './direct-routing.ts'
 import { ExtensionDataplane } from './extension-dataplane.ts'
 import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
@@ -48,8 +51,10 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const signals = new SignalWait(onTerminal ? [...STOP_SIGNALS, 'SIGHUP'] : STOP_SIGNALS)
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
-  const tunnels = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
-  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, log))
+  const tunnel = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
+  const routes: RouteTools = { log, clock, table: routeTable(), doorbell: ringOnRoutes }
+  const tunnels = new DirectRouting(tunnel, routes)
+  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const agent = new NodeAgent({
@@ -72,7 +77,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   if (!onTerminal) process.on('SIGHUP', () => lookAgain(agent, log))
   if (!state.exists) await requireStore(store, clock)
   await state.claim()
-  const traceable = tunnels instanceof UserspaceDataplane ? tunnels : null
+  const traceable = tunnel instanceof UserspaceDataplane ? tunnel : null
   const operations = new Operations({ agent, dataplane, traceable, store, clock, log, options })
   try {
     await operations.start()
@@ -193,8 +198,10 @@ function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandsti
 }
 
 /** What serves a backend that tunnels nothing; `null` for one that does. */
-function withoutTunnel({ plain }: VtepOutline, log: Log): Dataplane | null {
+function withoutTunnel({ plain }: VtepOutline, routes: RouteTools): Dataplane | null {
+  const { log } = routes
   if (plain === undefined) return null
+  if (plain.type === 'host-gw') return new HostGateway(routes)
   if (plain.type === 'alloc') return new IdleDataplane()
   return new ExtensionDataplane({ commands: plain.commands, log, environment: withoutFlagVariables(process.env) })
 }

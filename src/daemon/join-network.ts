@@ -56,6 +56,7 @@ export async function joinNetwork(
   forgetStaleFiles(networks, options)
   const underlay = await chooseUnderlay(options)
   const publicIp = options.publicIp ?? underlay.address
+  refuseOtherGateway(backend, publicIp, underlay)
   const outline = outlineOf(config, backend, underlay, log)
   await options.dataplane.prepare(outline)
   await options.claimIdentity(publicIp)
@@ -85,8 +86,18 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     network: config.network,
     ipv6Network: config.ipv6?.network ?? null,
     mtuBytes: mtu.overlayBytes,
+    ...(backend.directRouting === true ? { directRouting: true } : {}),
     ...(backend.plain === undefined ? {} : { plain: backend.plain }),
   }
+}
+
+/** @throws FlanneletteError `interface-unsuitable`: peers take the public address for a neighbour on the interface's link */
+function refuseOtherGateway({ plain }: TunnelBackend, publicIp: number, { address, name }: UnderlayInterface): void {
+  if (plain?.type !== 'host-gw' || publicIp === address) return
+  const message = `the public address ${formatIpv4(publicIp)} is not that of ${name} (${formatIpv4(address)}), and routes of peers lead to it`
+  throw new FlanneletteError('interface-unsuitable', message, {
+    remedy: 'leave --public-ip out, choose its interface with --iface, or take a backend with a tunnel',
+  })
 }
 
 interface LeaseSearch {

@@ -209,7 +209,8 @@ export class NodeAgent {
     const lease = this.#manager?.lease
     if (!confirmed || lease === undefined) return
     this.#options.state.writeLease({ lease, config: rawConfig })
-    this.#options.state.writeMac(vtepMacOf(lease.attributes) ?? 0)
+    const mac = vtepMacOf(lease.attributes)
+    if (mac !== null) this.#options.state.writeMac(mac) // for the day that the backend has one again
   }
 
   #becomeReady(joined: JoinedNetwork, local: LocalVtep): void {

@@ -12,9 +12,9 @@ import {
 } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
-import type { Dataplane, LocalVtep } from '../host/dataplane.ts'
+import type { Dataplane, LocalVtep, PeerWay } from '../host/dataplane.ts'
 import { describeConflict } from '../lease/diff.ts'
-import type { Lease } from '../lease/lease.ts'
+import { halvesInWords, type Lease } from '../lease/lease.ts'
 import { vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentState } from './agent-options.ts'
 import type { Health } from './health.ts'
@@ -51,6 +51,8 @@ export interface PeerStatus extends LeaseStatus {
   /** `null`, as the traffic, where nobody counts per peer (the kernel). */
   readonly state: PeerState | null
   readonly traffic: TrafficStatus | null
+  /** Of each subnet how packets get there, and why; `null` where there is one way only. */
+  readonly ways: readonly ({ readonly subnet: string } & PeerWay)[] | null
 }
 
 export interface DaemonStatus {
@@ -231,6 +233,7 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
   const nowMs = monotonicMs()
   const traffic = dataplane.traffic()
   const states = watch.look(traffic ?? new Map(), nowMs)
+  const ways = dataplane.ways?.() ?? null
   const offsetMs = clock.wallMs() - nowMs
   if (!(Math.abs(offsetMs - wallOffsetMs) < CLOCK_STEP_MS)) wallOffsetMs = offsetMs
   const iso = (atMs: number) => (atMs === 0 ? null : new Date(atMs + wallOffsetMs).toISOString())
@@ -245,7 +248,26 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
     // Field by field: a spread into a larger object takes V8 forty times as long.
     const { subnet, ipv6Subnet, publicIp, backendType, vtepMac, expiresAt, revision } = leaseStatus(lease)
     const inTraffic = seen === undefined ? null : trafficInWords(seen)
-    return { subnet, ipv6Subnet, publicIp, backendType, vtepMac, expiresAt, revision, state, traffic: inTraffic }
+    return {
+      subnet,
+      ipv6Subnet,
+      publicIp,
+      backendType,
+      vtepMac,
+      expiresAt,
+      revision,
+      state,
+      traffic: inTraffic,
+      ways: waysTo(lease, ways),
+    }
+  })
+}
+
+function waysTo(lease: Lease, ways: ReadonlyMap<string, PeerWay> | null): PeerStatus['ways'] {
+  if (ways === null) return null
+  return halvesInWords(lease).flatMap((subnet) => {
+    const way = ways.get(subnet)
+    return way === undefined ? [] : [{ subnet, ...way }]
   })
 }
 

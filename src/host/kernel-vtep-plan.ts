@@ -111,7 +111,7 @@ export interface RemovalPlan {
 }
 
 /**
- * Everything permanent on the device is ours, and so is every route with our protocol tag on any device. An FDB entry
+ * Everything permanent on the device is ours, and so is every route into it with our protocol tag. An FDB entry
  * whose MAC no peer has any more goes too: that is how an old MAC leaves when a peer gets a new one.
  */
 export function planRemoval(device: string, rows: readonly PeerRow[], present: PresentRows): RemovalPlan {
@@ -119,7 +119,9 @@ export function planRemoval(device: string, rows: readonly PeerRow[], present: P
   const subnets = new Set(wanted.map((row) => row.subnet))
   const gateways = new Set(wanted.map((row) => row.gateway))
   const macs = new Set(rows.map((row) => row.mac))
-  const staleRoutes = present.routes.filter((route) => isOurPeerRoute(route) && !subnets.has(route.dst))
+  const staleRoutes = present.routes.filter(
+    (route) => isOurPeerRoute(route) && route.dev === device && !subnets.has(route.dst),
+  )
   const staleFdb = present.fdb.filter(
     (entry) => entry.dst !== undefined && entry.state === 'permanent' && !macs.has(entry.mac),
   )

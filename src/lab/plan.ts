@@ -16,8 +16,8 @@ import { FlanneletteError } from '../errors.ts'
 export type UnderlayKind = 'veth' | 'uso' | 'wire'
 export const UNDERLAY_KINDS: readonly UnderlayKind[] = ['veth', 'uso', 'wire']
 
-export type LabBackend = 'vxlan' | 'udp'
-export const LAB_BACKENDS: readonly LabBackend[] = ['vxlan', 'udp']
+export type LabBackend = 'vxlan' | 'udp' | 'host-gw'
+export const LAB_BACKENDS: readonly LabBackend[] = ['vxlan', 'udp', 'host-gw']
 
 export interface LabOptions {
   /** Letters and digits; several labs with different names may run at once. */
@@ -32,6 +32,10 @@ export interface LabOptions {
   readonly underlay: UnderlayKind
   /** Two hosts joined by one link, without a switch between them. */
   readonly direct: boolean
+  /** Hosts (`host3`) on a second link, with a router between it and the others'. */
+  readonly routed: readonly string[]
+  /** Hosts on one link reach each other's pods by routes, past the tunnels. */
+  readonly directRouting: boolean
   /** Pods have IPv6 addresses as well; their packets ride through the tunnels over IPv4. */
   readonly ipv6: boolean
   /** Firewall rules in nftables form. */
@@ -50,6 +54,8 @@ export const LAB_DEFAULTS: LabOptions = {
   backend: 'vxlan',
   underlay: 'veth',
   direct: false,
+  routed: [],
+  directRouting: false,
   ipv6: false,
   nftables: false,
   udpChecksum: true,
@@ -63,6 +69,8 @@ export interface HostPlan {
   readonly dataplane: 'userspace' | 'kernel'
   /** Address of its `eth0`. */
   readonly underlayAddress: string
+  /** Router to the other link, `null` where there is only one. */
+  readonly router: string | null
   /** Subnet that its daemon is led to ask for, so that addresses tell where they belong. */
   readonly subnet: Ipv4Prefix
   /** The same for IPv6, `null` in a lab without. */
@@ -91,7 +99,12 @@ export interface LabPlan {
 /** Every namespace of a lab starts with this and the lab's name. */
 const NAMESPACE_PREFIX = 'flannelette-'
 export const UNDERLAY_PREFIX_LENGTH = 24
-const UNDERLAY_BASE = parseIpv4('192.168.56.10') ?? 0
+/** The links of the hosts: all are on the first, but for those behind the router. */
+const LINKS = [parseIpv4('192.168.56.0') ?? 0, parseIpv4('192.168.57.0') ?? 0] as const
+/** Hosts follow it: host1 has `.11`. */
+const FIRST_HOST = 10
+/** Of the router on each link. */
+const ROUTER = 1
 const NETWORK: Ipv4Prefix = { address: parseIpv4('10.244.0.0') ?? 0, length: 16 }
 const IPV6_NETWORK: Ipv6Prefix = { address: parseIpv6('fd00:10:244::') ?? 0n, length: 48 }
 const IPV6_SUBNET_LENGTH = 64
@@ -106,11 +119,13 @@ export function planLab(options: LabOptions): LabPlan {
   const pods: PodPlan[] = []
   for (let number = 1; number <= options.hosts; number++) {
     const name = `host${number}`
+    const link = options.routed.includes(name) ? LINKS[1] : LINKS[0]
     hosts.push({
       name,
       namespace: namespaceOf(options.name, name),
       dataplane: options.kernel.includes(name) ? 'kernel' : 'userspace',
-      underlayAddress: formatIpv4(UNDERLAY_BASE + number),
+      underlayAddress: formatIpv4(link + FIRST_HOST + number),
+      router: options.routed.length === 0 ? null : formatIpv4(link + ROUTER),
       subnet: { address: NETWORK.address + number * 256, length: 24 },
       ipv6Subnet: options.ipv6 ? ipv6SubnetOf(number) : null,
     })
@@ -132,7 +147,7 @@ function ipv6SubnetOf(number: number): Ipv6Prefix {
   }
 }
 
-function checkOptions({ name, hosts, pods, kernel, direct, backend, ipv6 }: LabOptions): void {
+function checkOptions({ name, hosts, pods, kernel, direct, routed, directRouting, backend, ipv6 }: LabOptions): void {
   checkLabName(name)
   if (kernel.length > 0 && backend !== 'vxlan') {
     throw usage(
@@ -140,16 +155,27 @@ function checkOptions({ name, hosts, pods, kernel, direct, backend, ipv6 }: LabO
       'leave one of them out',
     )
   }
-  if (ipv6 && backend !== 'vxlan') throw usage('--ipv6 needs --backend vxlan: udp carries IPv4 only', 'leave one out')
+  if (ipv6 && backend !== 'vxlan')
+    throw usage(`--ipv6 needs --backend vxlan: ${backend} carries IPv4 only`, 'leave one out')
+  if (directRouting && backend !== 'vxlan') throw usage('--direct-routing needs --backend vxlan', 'leave one out')
+  if (routed.length > 0 && backend === 'host-gw') {
+    throw usage('--routed makes hosts that are no neighbours, and routes of host-gw go by neighbours', 'leave one out')
+  }
   checkCount('--hosts', hosts, 1, MAX_HOSTS)
   checkCount('--pods', pods, 0, MAX_PODS)
-  for (const host of kernel) {
+  checkHosts('--kernel', kernel, hosts)
+  checkHosts('--routed', routed, hosts)
+  if (direct && routed.length > 0) throw usage('--direct has no place for the router of --routed', 'leave one out')
+  if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
+}
+
+function checkHosts(option: string, names: readonly string[], hosts: number): void {
+  for (const host of names) {
     const number = /^host([1-9]\d*)$/.exec(host)?.[1]
     if (number === undefined || Number(number) > hosts) {
-      throw usage(`--kernel names "${host}", which this lab does not have`, `hosts are host1 to host${hosts}`)
+      throw usage(`${option} names "${host}", which this lab does not have`, `hosts are host1 to host${hosts}`)
     }
   }
-  if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
 }
 
 /** The name becomes part of paths and namespaces. @throws FlanneletteError `usage` */
@@ -193,12 +219,21 @@ function addressIn({ address }: Prefix, index: number): string {
   return formatAddress(typeof address === 'number' ? address + index : address + BigInt(index))
 }
 
+/** Each link of a lab with a router, as a prefix, and the router's address on it. */
+export function routedLinks(): { readonly link: string; readonly router: string }[] {
+  return LINKS.map((link) => ({
+    link: formatPrefix({ address: link, length: UNDERLAY_PREFIX_LENGTH }),
+    router: formatIpv4(link + ROUTER),
+  }))
+}
+
 /** The network config that the lab's store holds. */
 export function networkConfigJson(
   { network, ipv6Network }: LabPlan,
-  { backend, nftables }: Pick<LabOptions, 'backend' | 'nftables'>,
+  { backend, nftables, directRouting }: Pick<LabOptions, 'backend' | 'nftables' | 'directRouting'>,
 ): string {
-  const settings = backend === 'vxlan' ? { Type: backend, VNI: 1 } : { Type: backend }
+  const vxlan = { Type: backend, VNI: 1, ...(directRouting ? { DirectRouting: true } : {}) }
+  const settings = backend === 'vxlan' ? vxlan : { Type: backend }
   const config =
     ipv6Network === null
       ? { Network: formatPrefix(network), Backend: settings }

@@ -3,7 +3,7 @@
 import { type Features, setFeatures } from '../host/ethtool.ts'
 import { batch } from '../host/ip.ts'
 import { writeSetting } from '../host/sysctl.ts'
-import { type HostPlan, type LabPlan, UNDERLAY_PREFIX_LENGTH, type UnderlayKind } from './plan.ts'
+import { type HostPlan, type LabPlan, routedLinks, UNDERLAY_PREFIX_LENGTH, type UnderlayKind } from './plan.ts'
 
 /** Name of the underlay interface inside every host. */
 export const UNDERLAY_INTERFACE = 'eth0'
@@ -27,6 +27,7 @@ const LINK_FEATURES: Readonly<Record<UnderlayKind, Features>> = {
 
 export async function buildUnderlay(plan: LabPlan, kind: UnderlayKind): Promise<void> {
   await batch('ip', linkCommands(plan), { namespace: plan.switchNamespace ?? plan.hosts[0]?.namespace })
+  if (hasRouter(plan)) await writeSetting('net/ipv4/ip_forward', 1, { namespace: plan.switchNamespace ?? undefined })
   await Promise.all([
     ...plan.hosts.map((host) => setUpHost(host, kind)),
     ...(plan.switchNamespace === null ? [] : plan.hosts.map((host) => setUpPort(plan.switchNamespace, host, kind))),
@@ -39,17 +40,42 @@ export function linkCommands(plan: LabPlan): string[] {
     const peer = plan.hosts[1]?.namespace
     return [`link add ${UNDERLAY_INTERFACE} type veth peer name ${UNDERLAY_INTERFACE} netns ${peer}`]
   }
-  const ports = plan.hosts.flatMap(({ name, namespace }) => [
-    `link add ${name} type veth peer name ${UNDERLAY_INTERFACE} netns ${namespace}`,
-    `link set dev ${name} addrgenmode none`,
-    `link set dev ${name} master switch up`,
+  const links = hasRouter(plan) ? routedLinks() : [null]
+  const ports = plan.hosts.flatMap((host) => [
+    `link add ${host.name} type veth peer name ${UNDERLAY_INTERFACE} netns ${host.namespace}`,
+    `link set dev ${host.name} addrgenmode none`,
+    `link set dev ${host.name} master ${SWITCHES[linkOf(host)]} up`,
   ])
+  return [...links.flatMap((link, index) => switchCommands(SWITCHES[index] ?? '', link?.router ?? null)), ...ports]
+}
+
+/** One for each link; both are in one namespace, which is the router between them. */
+const SWITCHES: readonly string[] = ['switch', 'switch2']
+
+function switchCommands(name: string, router: string | null): string[] {
   return [
-    'link add switch type bridge mcast_snooping 0',
-    'link set dev switch addrgenmode none',
-    'link set dev switch up',
-    ...ports,
+    `link add ${name} type bridge mcast_snooping 0`,
+    `link set dev ${name} addrgenmode none`,
+    ...(router === null ? [] : [`address add ${router}/${UNDERLAY_PREFIX_LENGTH} dev ${name}`]),
+    `link set dev ${name} up`,
   ]
+}
+
+function hasRouter({ hosts }: LabPlan): boolean {
+  return hosts.some(({ router }) => router !== null)
+}
+
+/** Number of the link that a host is on. */
+function linkOf({ router }: HostPlan): number {
+  return router === null ? 0 : routedLinks().findIndex((link) => link.router === router)
+}
+
+/** The way to hosts on the other link. */
+function routeCommands({ router }: HostPlan): string[] {
+  if (router === null) return []
+  return routedLinks()
+    .filter((link) => link.router !== router)
+    .map(({ link }) => `route add ${link} via ${router} dev ${UNDERLAY_INTERFACE}`)
 }
 
 async function setUpHost(host: HostPlan, kind: UnderlayKind): Promise<void> {
@@ -61,6 +87,7 @@ async function setUpHost(host: HostPlan, kind: UnderlayKind): Promise<void> {
       `link set dev ${UNDERLAY_INTERFACE} addrgenmode none`,
       `address add ${host.underlayAddress}/${UNDERLAY_PREFIX_LENGTH} brd + dev ${UNDERLAY_INTERFACE}`,
       `link set dev ${UNDERLAY_INTERFACE} up`,
+      ...routeCommands(host),
     ],
     where,
   )

@@ -36,7 +36,12 @@ export function halvesOf(lease: Pick<Lease, 'subnet' | 'ipv6Subnet'>): Prefix[] 
   return half === null ? [lease.subnet] : [lease.subnet, half]
 }
 
+/** Each half in text form: `10.244.1.0/24`, `fd00:1::/64`. */
+export function halvesInWords(lease: Pick<Lease, 'subnet' | 'ipv6Subnet'>): string[] {
+  return halvesOf(lease).map(formatPrefix)
+}
+
 /** `10.244.1.0/24 and fd00:1::/64` */
 export function subnetsInWords(lease: Pick<Lease, 'subnet' | 'ipv6Subnet'>): string {
-  return halvesOf(lease).map(formatPrefix).join(' and ')
+  return halvesInWords(lease).join(' and ')
 }

@@ -27,11 +27,17 @@ const LINK_FEATURES: Readonly<Record<UnderlayKind, Features>> = {
 
 export async function buildUnderlay(plan: LabPlan, kind: UnderlayKind): Promise<void> {
   await batch('ip', linkCommands(plan), { namespace: plan.switchNamespace ?? plan.hosts[0]?.namespace })
-  if (hasRouter(plan)) await writeSetting('net/ipv4/ip_forward', 1, { namespace: plan.switchNamespace ?? undefined })
+  if (hasRouter(plan) && plan.switchNamespace !== null) await setUpRouter(plan.switchNamespace)
   await Promise.all([
     ...plan.hosts.map((host) => setUpHost(host, kind)),
     ...(plan.switchNamespace === null ? [] : plan.hosts.map((host) => setUpPort(plan.switchNamespace, host, kind))),
   ])
+}
+
+/** It tells nobody of a shorter way: hosts send as their routes say. */
+async function setUpRouter(namespace: string): Promise<void> {
+  await writeSetting('net/ipv4/ip_forward', 1, { namespace })
+  for (const name of ['all', ...SWITCHES]) await writeSetting(`net/ipv4/conf/${name}/send_redirects`, 0, { namespace })
 }
 
 /** Commands in the switch's namespace, or in the first host's when there is no switch. */

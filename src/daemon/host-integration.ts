@@ -9,7 +9,7 @@ import type { FirewallMode } from '../host/firewall/firewall.ts'
 import { forwardPolicyProblem } from '../host/firewall/forward-policy.ts'
 import { FirewallKeeper } from '../host/firewall/keeper.ts'
 import type { FamilyNetworks } from '../host/firewall/rules.ts'
-import { findLeftBehind, removeOtherDevices, takeAway } from '../host/left-behind.ts'
+import { findLeftBehind, removeFormerRoutes, removeOtherDevices, takeAway } from '../host/left-behind.ts'
 import type { Log } from '../log.ts'
 import type { HostWork } from './agent-options.ts'
 import { readIdentities } from './running-daemons.ts'
@@ -153,6 +153,9 @@ export class HostIntegration implements HostWork {
       if (!(await noOtherDaemon())) return
       for (const name of await removeOtherDevices(deviceName)) {
         log.info('device-leftover-removed', `${name}, the device of a former start, was removed`)
+      }
+      for (const subnet of await removeFormerRoutes(this.#networks.map(({ network }) => network))) {
+        log.info('route-leftover-removed', `the route to ${subnet}, of a former start, was removed`)
       }
     } catch (error) {
       log.warn('leftovers-kept', `what a former start left could not be removed: ${sentence(error)}`)

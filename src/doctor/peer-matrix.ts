@@ -42,15 +42,16 @@ export async function askPeers(view: NodeView, place: LadderPlace, tools: Ladder
 
 async function askPeer(
   { publicIp, subnet: subnetText }: { publicIp: string; subnet: string },
-  { overlayMtuBytes, port }: LadderPlace,
+  { overlayMtuBytes, overlayDevice, port }: LadderPlace,
   { echo, askUdpPort }: LadderTools,
 ): Promise<PeerRow> {
   const subnet = parsePrefix(subnetText)
   const ask = (address: string, more: Partial<EchoOptions> = {}) =>
     echo(address, { count: TRIES, waitMs: WAIT_MS, intervalMs: 100, ...more })
-  const vtep = subnet === null ? publicIp : vtepAddress(subnet)
+  // Without a tunnel the host itself is all that surely answers there.
+  const vtep = subnet === null || overlayDevice === '' ? publicIp : vtepAddress(subnet)
   const [udp, underlay, tunnel, whole, fragmented] = await Promise.all([
-    askUdpPort(publicIp, port),
+    port === 0 ? 'silent' : askUdpPort(publicIp, port),
     ask(publicIp),
     ask(vtep),
     ask(vtep, { packetBytes: overlayMtuBytes, dontFragment: true }),

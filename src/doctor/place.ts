@@ -13,7 +13,7 @@ const REFUSAL_WAIT_MS = 500
 /** @throws FlanneletteError `host-command` when `ip` itself cannot run */
 export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace | null> {
   const node = status?.node ?? null
-  if (node === null) return null
+  if (node === null || status?.dataplane === 'none' || status?.dataplane === 'commands') return null
   const overheadBytes = overheadOf(node)
   const underlay = await readLink(node.underlayInterface)
   return {
@@ -28,7 +28,8 @@ export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace 
 }
 
 /** What the tunnel of this node adds to each packet. */
-export function overheadOf({ vni }: Pick<NonNullable<DaemonStatus['node']>, 'vni'>): number {
+export function overheadOf({ vni, device }: Pick<NonNullable<DaemonStatus['node']>, 'vni' | 'device'>): number {
+  if (device === '') return 0
   return vni === 0 ? OVERHEAD_BYTES.udp : OVERHEAD_BYTES.vxlan
 }
 

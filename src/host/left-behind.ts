@@ -1,13 +1,15 @@
 // What carries our name or tag on this host, whoever of us left it there: devices by their alias, routes by their
 // protocol, rules by their chains and tables. Read here as commands that take it away; nothing here changes anything.
 
+import { containsPrefix, type Prefix } from '../../dataplane/index.ts'
 import { deleteBlackhole } from './blackhole-route.ts'
 import { attempt, type CommandOptions, commandFailure } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
-import { type AddressInfo, batch, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
+import { type AddressInfo, batch, batchEach, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
+import { parseDestination } from './network-overlap.ts'
 import { deleteRoute } from './overlay-link.ts'
-import { DEVICE_ALIAS, isOurRoute } from './route-protocol.ts'
+import { DEVICE_ALIAS, isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
@@ -58,6 +60,25 @@ export async function removeOtherDevices(deviceName: string, where: InNamespace 
     where,
   )
   return names
+}
+
+/**
+ * Takes away routes of ours to peers that lie in none of these networks: of a former config. Resolves with their
+ * destinations. Only where no other daemon runs, whose routes would look the same.
+ * @throws FlanneletteError `host-command`
+ */
+export async function removeFormerRoutes(networks: readonly Prefix[], where: InNamespace = {}) {
+  const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
+  const lists = families.map((f) =>
+    showJson<RouteInfo>('ip', [f, 'route', 'show', 'proto', `${ROUTE_PROTOCOL}`], where),
+  )
+  const shown = (await Promise.all(lists)).flat().map((route) => ({ ...route, protocol: String(ROUTE_PROTOCOL) }))
+  const stale = shown.filter((route) => {
+    const prefix = parseDestination(route.dst)
+    return isOurPeerRoute(route) && prefix !== null && !networks.some((network) => containsPrefix(network, prefix))
+  })
+  await batchEach('ip', stale.map(deleteRoute), where)
+  return stale.map(({ dst }) => dst)
 }
 
 function planRoutes(routes: readonly RouteInfo[]): string[] {

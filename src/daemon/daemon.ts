@@ -26,6 +26,7 @@ import { claimIdentity } from './identity-claim.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
 import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
+import { placeOf, Seat } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 import { UserspaceDataplane, type UserspaceOptions } from './userspace-dataplane.ts'
 import { WakeUp } from './wake-up.ts'
@@ -57,11 +58,13 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
+  const seat = new Seat(options, log)
   const agent = new NodeAgent({
     store,
     dataplane,
     state,
-    hostWork: hostIntegration(options, clock, log),
+    hostWork: hostIntegration(options, clock, log, seat),
+    claimPlace: (outline) => seat.announce(placeOf(outline, dataplane.kind)),
     ipMasq: options.ipMasq,
     clock,
     log,
@@ -77,6 +80,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   if (!onTerminal) process.on('SIGHUP', () => lookAgain(agent, log))
   if (!state.exists) await requireStore(store, clock)
   await state.claim()
+  await seat.take()
   const traceable = tunnel instanceof UserspaceDataplane ? tunnel : null
   const operations = new Operations({ agent, dataplane, traceable, store, clock, log, options })
   try {
@@ -167,8 +171,9 @@ async function openStore({ store, etcd }: RunOptions, log: Log, clock: Clock): P
   return new FileStore(resolve(directory), { clock, log, random: Math.random })
 }
 
-function hostIntegration(options: RunOptions, clock: Clock, log: Log): HostIntegration {
+function hostIntegration(options: RunOptions, clock: Clock, log: Log, seat: Seat): HostIntegration {
   return new HostIntegration({
+    seat,
     clock,
     log,
     masquerade: options.ipMasq,

@@ -58,6 +58,7 @@ export async function joinNetwork(
   const publicIp = options.publicIp ?? underlay.address
   refuseOtherGateway(backend, publicIp, underlay)
   const outline = outlineOf(config, backend, underlay, log)
+  await options.claimPlace?.(outline)
   await options.dataplane.prepare(outline)
   await options.claimIdentity(publicIp)
   const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal, tell })

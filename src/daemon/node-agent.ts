@@ -249,13 +249,14 @@ export class NodeAgent {
 
   /** Sockets first: peers that hear of the new address send to it at once. */
   async #moveUnderlay(to: UnderlayInterface): Promise<void> {
-    const { dataplane, publicIp: fixed, claimIdentity } = this.#options
+    const { dataplane, publicIp: fixed, claimIdentity, claimPlace } = this.#options
     const [local, manager] = [this.#local, this.#manager]
     if (local === null || manager === null || this.#stopping.signal.aborted) return
     const publicIp = fixed ?? to.address
     if (publicIp !== manager.lease.attributes.publicIp) await claimIdentity(publicIp)
     if (local.underlayAddress !== to.address || local.underlayInterface !== to.name) {
       const moved = { ...local, underlayInterface: to.name, underlayAddress: to.address }
+      await claimPlace?.(moved)
       await dataplane.moveUnderlay(moved)
       this.#local = moved
     }

@@ -4,8 +4,11 @@
 // another's away, and two that would share what cannot be shared are told so at their start.
 import { readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { formatPrefix, overlaps, type Prefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/index.ts'
+import { formatIpv4, formatPrefix, overlaps, type Prefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
+import type { VtepOutline } from '../host/dataplane.ts'
+import type { InUse } from '../host/left-behind.ts'
+import { hasEnded } from '../host/network-namespace.ts'
 import type { Log } from '../log.ts'
 import { makeDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
@@ -16,6 +19,8 @@ export const SEAT_DIRECTORY = '/run/flannelette/seats'
 const MOST_SEATS = 32
 /** Taking a seat takes milliseconds. */
 const PATIENCE_MS = 2000
+/** Who only looks whether somebody sits there holds the lock for a moment. */
+const GLANCE_MS = 20
 
 /** Files and directories of a daemon that no other may have. */
 export interface SeatFiles {
@@ -45,11 +50,14 @@ export interface Neighbour extends SeatFiles {
 
 type Note = Omit<Neighbour, 'number'>
 
-/** What is others' on this host, for whoever takes things away. */
-export interface Spared {
-  readonly seats: ReadonlySet<number>
-  readonly devices: ReadonlySet<string>
-  readonly networks: readonly Prefix[]
+/** What a node uses, as far as it is known before its lease. */
+export function placeOf(outline: VtepOutline, dataplane: string): SeatPlace {
+  const { deviceName, network, ipv6Network, underlayAddress, port } = outline
+  return {
+    devices: deviceName === '' ? [] : [deviceName],
+    networks: [network, ipv6Network].flatMap((prefix) => (prefix === null ? [] : [formatPrefix(prefix)])),
+    tunnel: port === 0 ? null : { dataplane, address: formatIpv4(underlayAddress), port },
+  }
 }
 
 export class Seat {
@@ -59,8 +67,12 @@ export class Seat {
   #number = 1
   #release: (() => void) | null = null
 
-  constructor(files: SeatFiles, log: Log, directory = SEAT_DIRECTORY) {
-    const { stateDirectory, subnetFile, dockerOptsFile, apiSocket } = files
+  constructor(
+    files: Partial<SeatFiles> & Pick<SeatFiles, 'stateDirectory' | 'subnetFile'>,
+    log: Log,
+    directory = SEAT_DIRECTORY,
+  ) {
+    const { stateDirectory, subnetFile, dockerOptsFile = null, apiSocket = null } = files
     const absolute = (path: string | null) => (path === null ? null : resolve(path))
     this.#files = {
       stateDirectory: resolve(stateDirectory),
@@ -89,7 +101,7 @@ export class Seat {
       const taken = new Set(others.map(({ number }) => number))
       for (let number = 1; number <= MOST_SEATS && this.#release === null; number++) {
         if (taken.has(number)) continue
-        this.#release = await holdFileLock(this.#path(number), 0)
+        this.#release = await holdFileLock(this.#path(number), GLANCE_MS)
         if (this.#release !== null) this.#number = number
       }
       if (this.#release === null) throw new Error(`all ${MOST_SEATS} seats are taken`)
@@ -159,20 +171,20 @@ export async function readSeats(directory = SEAT_DIRECTORY, sweep = false): Prom
     const [, namespace, number] = /^(\d+)-(\d+)$/.exec(name) ?? []
     if (number === undefined || (!sweep && namespace !== ownNamespace())) continue
     const path = `${directory}/${name}`
-    const release = await holdFileLock(path, 0).catch(() => null)
+    const release = await holdFileLock(path, sweep ? GLANCE_MS : 0).catch(() => null)
     if (release !== null) {
       if (sweep) rmSync(path, { force: true })
       release()
     } else if (namespace === ownNamespace()) {
       const note = noteIn(path)
-      if (note !== null) found.push({ ...note, number: Number(number) })
+      if (note !== null && !hasEnded(note.pid)) found.push({ ...note, number: Number(number) })
     }
   }
   return found.sort((a, b) => a.number - b.number)
 }
 
 /** What is not ours to touch. `null` when a daemon has not said yet what it uses. */
-export function sparedFor(neighbours: readonly Neighbour[]): Spared | null {
+export function inUseBy(neighbours: readonly Neighbour[]): InUse | null {
   const places = neighbours.flatMap(({ place }) => (place === null ? [] : [place]))
   if (places.length < neighbours.length) return null
   return {

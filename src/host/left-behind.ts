@@ -1,13 +1,12 @@
 // What carries our name or tag on this host, whoever of us left it there: devices by their alias, routes by their
 // protocol, rules by their chains and tables. Read here as commands that take it away; nothing here changes anything.
-
-import { containsPrefix, type Prefix } from '../../dataplane/index.ts'
+import type { Prefix } from '../../dataplane/index.ts'
 import { deleteBlackhole } from './blackhole-route.ts'
 import { attempt, type CommandOptions, commandFailure } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
 import { type AddressInfo, batch, batchEach, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
-import { parseDestination } from './network-overlap.ts'
+import { liesWithin } from './network-overlap.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { DEVICE_ALIAS, isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
@@ -21,16 +20,26 @@ export interface LeftBehind {
   readonly addresses: readonly AddressInfo[]
 }
 
+/** What daemons that run on this host use: it is not left behind. */
+export interface InUse {
+  readonly seats: ReadonlySet<number>
+  readonly devices: ReadonlySet<string>
+  readonly networks: readonly Prefix[]
+}
+
+const NOTHING: InUse = { seats: new Set(), devices: new Set(), networks: [] }
+
 /** @throws FlanneletteError `host-command`, `not-permitted` */
-export async function findLeftBehind(where: InNamespace = {}): Promise<LeftBehind> {
+export async function findLeftBehind(where: InNamespace = {}, inUse = NOTHING): Promise<LeftBehind> {
   const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
   const [rules, links, ...routes] = await Promise.all([
-    firewallRemovals(where),
+    firewallRemovals(where, inUse.seats),
     showJson<LinkInfo>('ip', ['address', 'show'], where),
     ...families.map((family) => showJson<RouteInfo>('ip', [family, 'route', 'show', 'table', 'all'], where)),
   ])
-  const devices = links.filter(({ ifalias }) => ifalias === DEVICE_ALIAS)
-  const words = [...planRoutes(routes.flat()), ...devices.map(({ ifname }) => `link delete dev ${ifname}`)]
+  const devices = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !inUse.devices.has(ifname))
+  const left = routes.flat().filter(({ dev, dst }) => !inUse.devices.has(dev ?? '') && !liesWithin(inUse.networks, dst))
+  const words = [...planRoutes(left), ...devices.map(({ ifname }) => `link delete dev ${ifname}`)]
   return {
     commands: [...rules, ...words.map((line) => ({ argv: ['ip', ...line.split(' ')] }))],
     addresses: devices.flatMap(({ addr_info }) => addr_info ?? []),
@@ -46,13 +55,16 @@ export async function takeAway({ argv, input }: FirewallCommand, where: InNamesp
 }
 
 /**
- * Takes away devices of ours but this one: of a former VNI or backend. Resolves with their names. Only where no other
- * daemon runs, whose device would look the same.
+ * Takes away devices of ours but these: of a former VNI or backend. Resolves with their names. `kept` must name those of
+ * every daemon of the host: they look the same.
  * @throws FlanneletteError `host-command`
  */
-export async function removeOtherDevices(deviceName: string, where: InNamespace = {}): Promise<readonly string[]> {
+export async function removeOtherDevices(
+  kept: ReadonlySet<string>,
+  where: InNamespace = {},
+): Promise<readonly string[]> {
   const links = await showJson<LinkInfo>('ip', ['link', 'show'], where)
-  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && ifname !== deviceName)
+  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !kept.has(ifname))
   const names = stale.map(({ ifname }) => ifname)
   await batch(
     'ip',
@@ -64,7 +76,7 @@ export async function removeOtherDevices(deviceName: string, where: InNamespace 
 
 /**
  * Takes away routes of ours to peers that lie in none of these networks: of a former config. Resolves with their
- * destinations. Only where no other daemon runs, whose routes would look the same.
+ * destinations. Networks of other daemons are among those that are given.
  * @throws FlanneletteError `host-command`
  */
 export async function removeFormerRoutes(networks: readonly Prefix[], where: InNamespace = {}) {
@@ -73,10 +85,7 @@ export async function removeFormerRoutes(networks: readonly Prefix[], where: InN
     showJson<RouteInfo>('ip', [f, 'route', 'show', 'proto', `${ROUTE_PROTOCOL}`], where),
   )
   const shown = (await Promise.all(lists)).flat().map((route) => ({ ...route, protocol: String(ROUTE_PROTOCOL) }))
-  const stale = shown.filter((route) => {
-    const prefix = parseDestination(route.dst)
-    return isOurPeerRoute(route) && prefix !== null && !networks.some((network) => containsPrefix(network, prefix))
-  })
+  const stale = shown.filter((route) => isOurPeerRoute(route) && !liesWithin(networks, route.dst))
   await batchEach('ip', stale.map(deleteRoute), where)
   return stale.map(({ dst }) => dst)
 }

@@ -1,3 +1,4 @@
+// The extension's keys, and what a check of the config says of them.
 import { expect, test } from 'vitest'
 import { checkNetworkConfig } from '../../../src/config/check-network-config.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'

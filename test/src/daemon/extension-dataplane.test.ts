@@ -1,3 +1,4 @@
+// The extension's commands as the daemon runs them: when, with which variables, and what becomes of a failure.
 import { expect, test } from 'vitest'
 import { parseIpv4, parseIpv6 } from '../../../dataplane/wire/address.ts'
 import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'

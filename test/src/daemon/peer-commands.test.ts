@@ -1,3 +1,4 @@
+// Which command runs next for a peer, whatever has become of the one before.
 import { expect, test } from 'vitest'
 import { PeerCommands, type PeerEvent } from '../../../src/daemon/peer-commands.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'

@@ -1,3 +1,4 @@
+// Commands of the config as processes: their words, their output, their end.
 import { chmodSync, existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'

@@ -1,6 +1,7 @@
 // DirectRouting as daemons on a lab with two links: host1 (our engine) and host2 (the kernel's VTEP) are neighbours, host3
 // is behind a router. Which way packets take follows the routes of the hosts.
 import { describe, expect, test } from 'vitest'
+import { askInHost } from '../support/ask-in-host.ts'
 import { Capture } from '../support/capture.ts'
 import { labUnderTest, logOf } from '../support/lab-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
@@ -61,6 +62,24 @@ describe('neighbours and a host behind a router', () => {
         [1, 1],
         ['192.168.57.13'],
       ])
+    },
+    TEST_MS,
+  )
+
+  test(
+    'ping and doctor find both ways and nothing amiss',
+    async () => {
+      for (const [host, other, rung] of [
+        ['host1', 'host2', 'route'],
+        ['host2', 'host1', 'route'],
+        ['host1', 'host3', 'vtep'],
+      ] as const) {
+        const { json } = await askInHost(lab(), host, 'ping', other, '-n', '1')
+        expect(json).toMatchObject({ result: 'reached' })
+        expect(json.rungs[2]).toMatchObject({ name: rung, verdict: 'good' })
+      }
+      const { json } = await askInHost(lab(), 'host1', 'doctor', '--peers')
+      expect(json.findings.filter(({ severity }: { severity: string }) => /error|warning/.test(severity))).toEqual([])
     },
     TEST_MS,
   )

@@ -24,6 +24,7 @@ export interface Way {
 }
 
 const VXLAN = { 'sends VXLAN frames, byte for byte as flannel’s kernel does': onTheWire('vxlan') }
+const PLAIN = { 'sends the packets of pods as they are': onTheWire('none') }
 const ROWS = { 'has neighbours, FDB and routes in the kernel as flannel has them': kernelRows() }
 
 export const WAYS: readonly Way[] = [
@@ -38,6 +39,9 @@ export const WAYS: readonly Way[] = [
     peer: 'ours',
     checks: { 'sends the packets of pods in UDP, and nothing else': onTheWire('udp') },
   },
+  { name: 'hostgw', lab: { backend: 'host-gw' }, family: 4, peer: 'ours', engine: false, checks: PLAIN },
+  { name: 'direct', lab: { directRouting: true }, family: 4, peer: 'ours', checks: PLAIN },
+  { name: 'direct', lab: { directRouting: true }, family: 4, peer: 'kernel', checks: PLAIN },
 ]
 
 const PINGS = 10

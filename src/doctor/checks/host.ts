@@ -133,7 +133,8 @@ const peerRoutes: Check = {
   group: 'overlay',
   judge: ({ view }) => {
     const ways = view.peers.flatMap((peer) => (peer.ways ?? []).map((way) => ({ ...way, publicIp: peer.publicIp })))
-    if (!view.alive || ways.length === 0) return []
+    if (!view.alive) return []
+    if (ways.length === 0) return [ok('no peer is to be reached by a route past the tunnel')]
     const unwell = ways.flatMap((one): Remark[] => {
       const what = `${one.subnet} (${one.publicIp})`
       if (one.way === 'none') return [error(`no route leads to ${what}: ${one.why}`, routeAdvice(one.why, one))]

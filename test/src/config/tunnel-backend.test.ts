@@ -17,6 +17,7 @@ test('defaults are those of flannel on Linux', () => {
     vni: 1,
     port: 8472,
     mtuBytes: null,
+    directRouting: false,
     notices: [],
   })
 })
@@ -51,15 +52,24 @@ test.each([
   )
 })
 
-test.each(['Learning', 'DirectRouting'])('%s is accepted, with a notice that it has no effect', (field) => {
-  expect(backendOf({ Type: 'vxlan', [field]: true }).notices).toEqual([expect.stringContaining(field)])
+test('Learning is accepted, with a notice that it has no effect', () => {
+  expect(backendOf({ Type: 'vxlan', Learning: true }).notices).toEqual([expect.stringContaining('Learning')])
+})
+
+test.each([true, false])('DirectRouting %s is taken over without a word', (DirectRouting) => {
+  expect(backendOf({ Type: 'vxlan', DirectRouting })).toMatchObject({ directRouting: DirectRouting, notices: [] })
+})
+
+test('host-gw has a type in its leases, and neither device nor port', () => {
+  const nothing = { encapsulation: 'none', deviceName: '', vni: 0, port: 0, mtuBytes: null, notices: [] }
+  expect(backendOf({ Type: 'host-gw' })).toEqual({ ...nothing, leaseType: 'host-gw', plain: { type: 'host-gw' } })
 })
 
 test('options of other systems are ignored', () => {
   expect(backendOf({ Type: 'vxlan', MacPrefix: '0E-2A', Name: 'x' }).notices).toEqual([])
 })
 
-test.each(['host-gw', 'wireguard'])('backend %s is said to be unsupported, with the way out', (type) => {
+test.each(['ipip', 'wireguard'])('backend %s is said to be unsupported, with the way out', (type) => {
   expect(() => backendOf({ Type: type })).toThrow(
     expect.objectContaining({ exitCode: 2, oneLine: expect.stringMatching(new RegExp(`"${type}".*vxlan`)) }),
   )

@@ -140,9 +140,11 @@ describe('three hosts with host-gw', () => {
       await killDaemon(lab(), 'host1')
       await killDaemon(lab(), 'host3')
       on('host1', 'route', 'add', '10.244.77.0/24', 'via', '192.168.56.12', 'proto', '142')
+      on('host1', 'route', 'add', '10.99.1.0/24', 'via', '192.168.56.12', 'proto', '142') // of a former Network
       expect(await lab().ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 })
       lab().startDaemon('host1')
       await converged([TO_HOST2, TO_HOST3])
+      await expect.poll(() => on('host1', 'route', 'show', '10.99.1.0/24'), { timeout: CONVERGED_MS }).toBe('')
       const { store } = labFiles('hostgw')
       const lease = leasesIn(store).find((name) => name.includes('10.244.3.0'))!
       rmSync(join(store, 'subnets', lease))

@@ -106,7 +106,8 @@ start, which waits for it; a mistake is reported with its place.
 | \`Backend.PreStartupCommand\`, \`PostStartupCommand\`, \`SubnetAddCommand\`, \`SubnetRemoveCommand\` | none | \`extension\` only: [what runs when](backends.md#extension) |
 | \`Backend.Shell\` | false | \`extension\` only, our own key: \`/bin/sh -c\` reads the commands |
 | \`Backend.GBP\` | false | true is refused: packets with a policy mark would be lost |
-| \`Backend.Learning\`, \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
+| \`Backend.DirectRouting\` | false | peers that are neighbours on the underlay's link are reached by routes, past the tunnel ([how](decisions/0028-routes-to-peers.md)) |
+| \`Backend.Learning\` | false | true is accepted with a warning and has no effect |
 
 \`\`\`json
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }

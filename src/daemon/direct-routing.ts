@@ -10,13 +10,14 @@ import type { RouteTools } from '../host/host-gateway.ts'
 import type { RouteInfo } from '../host/ip.ts'
 import { Lookout } from '../host/lookout.ts'
 import { networksOf } from '../host/network-overlap.ts'
-import { type PeerRoute, routesTo } from '../host/peer-route-plan.ts'
+import { carriedHalves, type PeerRoute, routesTo } from '../host/peer-route-plan.ts'
 import { PeerRoutes, type RouteState } from '../host/peer-routes.ts'
-import { halvesInWords, type Lease } from '../lease/lease.ts'
+import type { Lease } from '../lease/lease.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
 
 export class DirectRouting extends ChosenDataplane {
-  readonly #inner: Dataplane
+  /** What it is around. */
+  readonly inner: Dataplane
   readonly #tools: RouteTools
   /** False: what a former run has left is taken away, and that is all. */
   #wanted = false
@@ -35,7 +36,7 @@ export class DirectRouting extends ChosenDataplane {
 
   constructor(inner: Dataplane, tools: RouteTools) {
     super(inner, () => null)
-    this.#inner = inner
+    this.inner = inner
     this.#tools = tools
   }
 
@@ -61,7 +62,7 @@ export class DirectRouting extends ChosenDataplane {
   override replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
     return this.#inTurn(async () => {
       this.#peers = peers
-      if (this.#inner.kind !== 'kernel') {
+      if (this.inner.kind !== 'kernel') {
         const generation = await super.replacePeers(peers, cause)
         if (!(await this.#look())) this.#lookout?.ring()
         return generation
@@ -91,7 +92,7 @@ export class DirectRouting extends ChosenDataplane {
   async #look(): Promise<boolean> {
     if (this.#peers === null || this.#stopped) return true
     const wanted = await this.#wantedRoutes()
-    const isKernel = this.#inner.kind === 'kernel'
+    const isKernel = this.inner.kind === 'kernel'
     // The tunnel is ready before the route goes, and the route there before the tunnel goes.
     if (isKernel) await this.#giveInnerIfChanged(this.#tunnelledBefore(wanted))
     await this.#keep(wanted)
@@ -103,7 +104,7 @@ export class DirectRouting extends ChosenDataplane {
   async #wantedRoutes(): Promise<readonly PeerRoute[]> {
     const local = this.#local
     if (!this.#wanted || local === null) return []
-    const routes = (this.#peers ?? []).flatMap((peer) => routesTo(peer, local.underlayInterface))
+    const routes = (this.#peers ?? []).flatMap((peer) => routesTo(peer, local))
     let ways: ReadonlyMap<string, RouteInfo>
     try {
       ways = await this.#tools.table.waysTo(routes.map(({ gateway }) => gateway))
@@ -122,13 +123,18 @@ export class DirectRouting extends ChosenDataplane {
   async #keep(wanted: readonly PeerRoute[]): Promise<void> {
     const states = (await this.#routes?.keep(wanted)) ?? new Map<string, RouteState>()
     const ways = new Map<string, PeerWay>()
-    for (const subnet of (this.#peers ?? []).flatMap(halvesInWords)) {
+    for (const subnet of (this.#peers ?? []).flatMap((peer) => this.#carried(peer))) {
       const state = states.get(subnet)
       const why = state?.why ?? this.#obstacles.get(subnet) ?? 'its lease names no address of that family'
       ways.set(subnet, { way: state?.inForce === true ? 'direct' : 'tunnel', why })
     }
     this.#tell(ways)
     this.#ways = ways
+  }
+
+  /** Its subnets that this dataplane is to reach. */
+  #carried(peer: Lease): readonly string[] {
+    return this.#local === null ? [] : carriedHalves(peer, this.#local)
   }
 
   #isDirect(subnet: string): boolean {
@@ -146,14 +152,14 @@ export class DirectRouting extends ChosenDataplane {
 
   /** Those without a route in the end, and for now those that have none yet. */
   #tunnelledBefore(wanted: readonly PeerRoute[]): readonly Lease[] {
-    const has = new Set(this.#tunnelled.flatMap(halvesInWords))
+    const has = new Set(this.#tunnelled.flatMap((peer) => this.#carried(peer)))
     return this.#tunnelledBy(wanted, (subnet) => !has.has(subnet))
   }
 
   /** A peer of which only one half could go direct takes the tunnel as a whole: its entries are one. */
   #tunnelledBy(wanted: readonly PeerRoute[], goes: (subnet: string) => boolean): readonly Lease[] {
     const direct = new Set(wanted.map(({ subnet }) => subnet).filter(goes))
-    return (this.#peers ?? []).filter((peer) => !halvesInWords(peer).every((subnet) => direct.has(subnet)))
+    return (this.#peers ?? []).filter((peer) => !this.#carried(peer).every((subnet) => direct.has(subnet)))
   }
 
   async #giveInnerTheRest(wanted: readonly PeerRoute[]): Promise<void> {

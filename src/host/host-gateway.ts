@@ -11,7 +11,7 @@ import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
 import { type RouteInfo, showJson } from './ip.ts'
 import { Lookout } from './lookout.ts'
 import { findNetworkOverlap, networksOf } from './network-overlap.ts'
-import { routesTo } from './peer-route-plan.ts'
+import { carriedHalves, routesTo } from './peer-route-plan.ts'
 import { PeerRoutes, type RouteState } from './peer-routes.ts'
 import type { RouteTable } from './route-table.ts'
 
@@ -85,7 +85,7 @@ export class HostGateway implements Dataplane {
     const done = this.#tail.then(async () => {
       const [peers, local] = [this.#peers, this.#local]
       if (this.#routes === null || peers === null || local === null || this.#stopped) return true
-      const states = await this.#routes.keep(peers.flatMap((peer) => routesTo(peer, local.underlayInterface)))
+      const states = await this.#routes.keep(peers.flatMap((peer) => routesTo(peer, local)))
       return [...states.values()].every(({ inForce }) => inForce)
     })
     this.#tail = done.then(() => {})
@@ -120,7 +120,10 @@ export class HostGateway implements Dataplane {
   }
 
   pendingPeers(): number {
-    return pendingOf(this.#peers ?? [], this.pendingSubnets())
+    const [pending, local] = [this.pendingSubnets(), this.#local]
+    if (pending.size === 0 || local === null) return 0
+    const waits = (peer: Lease) => carriedHalves(peer, local).some((subnet) => pending.has(subnet))
+    return (this.#peers ?? []).filter(waits).length
   }
 
   /** Subnets of peers without a route. */
@@ -139,12 +142,6 @@ export class HostGateway implements Dataplane {
     await this.#tail
     if (mode === 'remove') await this.#routes?.remove()
   }
-}
-
-/** Peers of which a subnet is among these. */
-function pendingOf(peers: readonly Lease[], subnets: ReadonlySet<string>): number {
-  if (subnets.size === 0) return 0
-  return peers.filter((peer) => routesTo(peer, '').some(({ subnet }) => subnets.has(subnet))).length
 }
 
 function wayOf({ inForce, why }: RouteState): PeerWay {

@@ -1,7 +1,8 @@
 // Routes to peers' subnets by way of the peers themselves: what stands in the kernel's table against what should, and
 // the commands in between. Pure, and the same for both families. peer-routes.ts runs them.
-import { formatIpv4, formatPrefix } from '../../dataplane/index.ts'
-import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
+import { formatIpv4, formatPrefix, type Prefix } from '../../dataplane/index.ts'
+import { halvesOf, type Lease } from '../lease/lease.ts'
+import type { VtepOutline } from './dataplane.ts'
 import type { RouteInfo } from './ip.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
@@ -16,14 +17,22 @@ export interface PeerRoute {
   readonly device: string
 }
 
-/** The routes to a peer's subnets, without the half whose family it has no public address of. */
-export function routesTo({ subnet, ipv6Subnet, attributes }: Lease, device: string): PeerRoute[] {
-  const half = ipv6HalfOf({ ipv6Subnet })
-  const { publicIp, publicIpv6 } = attributes
-  return [
-    ...(publicIp === 0 ? [] : [{ subnet: formatPrefix(subnet), gateway: formatIpv4(publicIp), device }]),
-    ...(half === null || publicIpv6 === null ? [] : [{ subnet: formatPrefix(half), gateway: publicIpv6, device }]),
-  ]
+/** Of our own end what routes hang on: a family whose network is `null` does not cross here. */
+export type RouteEnd = Pick<VtepOutline, 'network' | 'ipv6Network' | 'underlayInterface'>
+
+/** The peer's subnets of the families that cross here, as text. */
+export function carriedHalves(peer: Lease, { network, ipv6Network }: Omit<RouteEnd, 'underlayInterface'>): string[] {
+  const crosses = ({ address }: Prefix) => (typeof address === 'number' ? network : ipv6Network) !== null
+  return halvesOf(peer).filter(crosses).map(formatPrefix)
+}
+
+/** The routes to them, but for those whose family the peer has no public address of. */
+export function routesTo(peer: Lease, end: RouteEnd): PeerRoute[] {
+  const { publicIp, publicIpv6 } = peer.attributes
+  return carriedHalves(peer, end).flatMap((subnet) => {
+    const gateway = subnet.includes(':') ? publicIpv6 : publicIp === 0 ? null : formatIpv4(publicIp)
+    return gateway === null ? [] : [{ subnet, gateway, device: end.underlayInterface }]
+  })
 }
 
 /** What there is to do for one route. */

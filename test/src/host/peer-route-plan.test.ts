@@ -1,9 +1,12 @@
 // What stands in the route table against what should: what is run, what is left alone, what is taken away.
 import { describe, expect, test } from 'vitest'
+import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import type { RouteInfo } from '../../../src/host/ip.ts'
 import { type PeerRoute, planPeerRoutes, routesTo } from '../../../src/host/peer-route-plan.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 
+const NETWORK = parsePrefix('10.244.0.0/16')!
+const NETWORK6 = parseIpv6Prefix('fd00::/48')!
 const WANTED: PeerRoute = { subnet: '10.244.2.0/24', gateway: '192.0.2.2', device: 'eth0' }
 const WANTED6: PeerRoute = { subnet: 'fd00:2::/64', gateway: '2001:db8::2', device: 'eth0' }
 const OURS: RouteInfo = { dst: WANTED.subnet, gateway: WANTED.gateway, dev: 'eth0', protocol: '142' }
@@ -101,8 +104,10 @@ describe('what nobody wants', () => {
 describe('a lease', () => {
   test('has a route for each half whose family its node has an address of', () => {
     const lease = peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02', 'fd00:2::/64')
-    expect(routesTo(lease, 'eth0')).toEqual([WANTED])
+    const end = { network: NETWORK, ipv6Network: NETWORK6, underlayInterface: 'eth0' }
+    expect(routesTo(lease, end)).toEqual([WANTED])
     const dual = { ...lease, attributes: { ...lease.attributes, publicIpv6: '2001:db8::2' } }
-    expect(routesTo(dual, 'eth0')).toEqual([WANTED, WANTED6])
+    expect(routesTo(dual, end)).toEqual([WANTED, WANTED6])
+    expect(routesTo(dual, { ...end, ipv6Network: null })).toEqual([WANTED])
   })
 })

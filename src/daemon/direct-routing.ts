@@ -50,7 +50,7 @@ export class DirectRouting extends ChosenDataplane {
     const { table, log, clock, doorbell } = this.#tools
     this.#local = local
     this.#routes = new PeerRoutes({ table, log, networks: networksOf(local), sparedDevice: local.deviceName })
-    if (this.#wanted) this.#lookout = new Lookout({ clock, doorbell, look: () => this.#inTurn(() => this.#look()) })
+    if (this.#wanted) this.#lookout = new Lookout({ clock, doorbell, look: () => this.#lookSafely() })
   }
 
   override async moveUnderlay(local: LocalVtep): Promise<void> {
@@ -86,6 +86,16 @@ export class DirectRouting extends ChosenDataplane {
     // First the routes: until the device is gone its tunnel takes over.
     if (mode === 'remove') await this.#routes?.remove()
     await super.stop(mode)
+  }
+
+  /** Nobody waits for this one: what fails is told, and the next look is soon. */
+  async #lookSafely(): Promise<boolean> {
+    try {
+      return await this.#inTurn(() => this.#look())
+    } catch (error) {
+      this.#tools.log.warn('ways-unkept', `the ways to peers could not be changed: ${(error as Error).message}`)
+      return false
+    }
   }
 
   /** Whether every peer goes the way it should. */
@@ -176,9 +186,10 @@ export class DirectRouting extends ChosenDataplane {
     return true
   }
 
-  #giveInner(peers: readonly Lease[], cause: string): Promise<number> {
+  async #giveInner(peers: readonly Lease[], cause: string): Promise<number> {
+    const generation = await super.replacePeers(peers, cause)
     this.#tunnelled = peers
-    return super.replacePeers(peers, cause)
+    return generation
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

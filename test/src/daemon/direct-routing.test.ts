@@ -164,6 +164,17 @@ describe('with the kernel’s VTEP', () => {
     expect([inner.subnets, ways()]).toEqual([['10.244.2.0/24'], { '10.244.2.0/24': 'tunnel' }])
   })
 
+  test('a tunnel that fails to take a peer keeps its route, and is asked again', async () => {
+    const { routing, inner, table, changed, clock, log } = await node(new FakeKernel())
+    await routing.replacePeers([NEAR], 'test')
+    inner.replaceFailures.push(new Error('no buffer space'))
+    table.ways.set('192.0.2.2', BEHIND_ROUTER)
+    await changed()
+    expect([table.lines, log.of('ways-unkept').length]).toEqual([[TO_NEAR], 1])
+    await clock.advance(1000)
+    expect([table.lines, inner.subnets]).toEqual([[], ['10.244.2.0/24']])
+  })
+
   test('a look at a host that did not change tells it nothing', async () => {
     const { routing, inner, table, clock } = await node(new FakeKernel())
     await routing.replacePeers([NEAR, FAR], 'test')

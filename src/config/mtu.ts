@@ -1,6 +1,6 @@
 // How large an inner packet may be. The `MTU` of flannel's config is the underlay's: what encapsulation adds is
 // subtracted from it.
-import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import { OVERHEAD_BYTES, WIDE_OVERHEAD_BYTES } from '../../dataplane/index.ts'
 
 /** Smallest MTU of an overlay, in bytes: every IPv4 host must take packets of this size, RFC 791 section 3.1. */
 export const SMALLEST_OVERLAY_BYTES = 576
@@ -11,9 +11,10 @@ const SMALLEST_IPV6_OVERLAY_BYTES = 1280
 /** What is put around packets; `none` adds nothing. */
 export type Encapsulation = keyof typeof OVERHEAD_BYTES | 'none'
 
-/** Bytes that it adds to each packet. */
-export function overheadBytes(encapsulation: Encapsulation): number {
-  return encapsulation === 'none' ? 0 : OVERHEAD_BYTES[encapsulation]
+/** @throws Error for `none`: a fault of whoever asked for a tunnel */
+export function tunnelOf(encapsulation: Encapsulation): Exclude<Encapsulation, 'none'> {
+  if (encapsulation === 'none') throw new Error('there is no tunnel to be made')
+  return encapsulation
 }
 
 export interface MtuChoice {
@@ -30,9 +31,20 @@ export function smallestOverlayBytes(hasIpv6: boolean): number {
   return hasIpv6 ? SMALLEST_IPV6_OVERLAY_BYTES : SMALLEST_OVERLAY_BYTES
 }
 
+/** What a tunnel adds to a packet, in bytes: more between IPv6 addresses of hosts. */
+export function overheadBytes(encapsulation: Encapsulation, overIpv6: boolean): number {
+  if (encapsulation === 'none') return 0
+  return (overIpv6 ? WIDE_OVERHEAD_BYTES : OVERHEAD_BYTES)[encapsulation]
+}
+
 /** The overlay MTU. `configured` is the config's underlay MTU in bytes, `null` to take the interface's. */
-export function chooseMtu(encapsulation: Encapsulation, interfaceBytes: number, configured: number | null): MtuChoice {
-  const overhead = overheadBytes(encapsulation)
+export function chooseMtu(
+  encapsulation: Encapsulation,
+  interfaceBytes: number,
+  configured: number | null,
+  overIpv6 = false,
+): MtuChoice {
+  const overhead = overheadBytes(encapsulation, overIpv6)
   const underlay = configured ?? interfaceBytes
   const overlayBytes = underlay - overhead
   const warning =
@@ -46,6 +58,8 @@ export function chooseMtu(encapsulation: Encapsulation, interfaceBytes: number, 
 export interface RunningOverlay {
   readonly mtuBytes: number
   readonly hasIpv6: boolean
+  /** Whether the tunnel is between IPv6 addresses of hosts. */
+  readonly overIpv6?: boolean
 }
 
 /** What another MTU of the interface means for a node that runs. */
@@ -61,9 +75,9 @@ export function followMtu(
   encapsulation: Encapsulation,
   interfaceBytes: number,
   configured: number | null,
-  { mtuBytes, hasIpv6 }: RunningOverlay,
+  { mtuBytes, hasIpv6, overIpv6 = false }: RunningOverlay,
 ): MtuChange {
-  const { overlayBytes, how, warning } = chooseMtu(encapsulation, interfaceBytes, configured)
+  const { overlayBytes, how, warning } = chooseMtu(encapsulation, interfaceBytes, configured, overIpv6)
   const stays = `the interface has an MTU of ${interfaceBytes} now, the overlay keeps ${mtuBytes}`
   if (configured !== null) {
     const danger = warning === null ? '' : `; ${warning}`

@@ -23,6 +23,10 @@ export class ChosenDataplane implements Dataplane {
     return this.#chosen.kind
   }
 
+  get why(): string | undefined {
+    return this.#chosen.why
+  }
+
   get entropy(): string {
     return this.#chosen.entropy
   }
@@ -77,6 +81,10 @@ export class ChosenDataplane implements Dataplane {
 
   pendingPeers(): number {
     return this.#chosen.pendingPeers()
+  }
+
+  pendingSubnets(): ReadonlySet<string> {
+    return this.#chosen.pendingSubnets()
   }
 
   ways(): ReadonlyMap<string, PeerWay> | null {

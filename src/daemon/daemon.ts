@@ -12,14 +12,17 @@ import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
 import { ringOnRoutes, routeTable } from '../host/route-table.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
+import { vxlanObstacle } from '../host/vxlan-probe.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
+import { AutoDataplane } from './auto-dataplane.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
 import { DirectRouting } from './direct-routing.ts'
 import { ExtensionDataplane } from './extension-dataplane.ts'
+import { FamilyDataplanes } from './family-dataplanes.ts'
 import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
@@ -52,9 +55,10 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const signals = new SignalWait(onTerminal ? [...STOP_SIGNALS, 'SIGHUP'] : STOP_SIGNALS)
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
-  const tunnel = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
+  const onStandstill: OnStandstill = (standstillMs) => wakeUp.look(standstillMs)
   const routes: RouteTools = { log, clock, table: routeTable(), doorbell: ringOnRoutes }
-  const tunnels = new DirectRouting(tunnel, routes)
+  const tunnel = () => new DirectRouting(createDataplane(options, log, onStandstill), routes)
+  const tunnels = new FamilyDataplanes(tunnel)
   const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
@@ -69,10 +73,11 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     clock,
     log,
     random: Math.random,
-    selectUnderlay: () => selectUnderlay(options),
+    selectUnderlay: (families) => selectUnderlay(options, {}, families),
     underlayEyes: { doorbell: ringOnChanges, readLink },
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
+    ...(options.publicIpv6 === undefined ? {} : { publicIpv6: options.publicIpv6 }),
     subnetFile: options.subnetFile,
     ...(options.dockerOptsFile === undefined ? {} : { dockerOptsFile: options.dockerOptsFile }),
     renewMarginMs: options.renewMarginMinutes * 60_000,
@@ -81,7 +86,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   if (!state.exists) await requireStore(store, clock)
   await state.claim()
   await seat.take()
-  const traceable = tunnel instanceof UserspaceDataplane ? tunnel : null
+  const traceable = () => (tunnels.isTraceable ? tunnels : null)
   const operations = new Operations({ agent, dataplane, traceable, store, clock, log, options })
   try {
     await operations.start()
@@ -187,7 +192,13 @@ function hostIntegration(options: RunOptions, clock: Clock, log: Log, seat: Seat
 type OnStandstill = NonNullable<UserspaceOptions['onStandstill']>
 
 function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandstill): Dataplane {
-  if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
+  const kernel = () => new KernelVtep({ log, udpChecksum: options.udpChecksum })
+  const userspace = () => createUserspace(options, log, onStandstill)
+  if (options.dataplane === 'auto') return new AutoDataplane({ kernel, userspace, obstacle: vxlanObstacle, log })
+  return options.dataplane === 'kernel' ? kernel() : userspace()
+}
+
+function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandstill): UserspaceDataplane {
   const { driver, udpGso, tunOffload, sourceCheck, sourceAllow, workers, sourcePorts } = options
   return new UserspaceDataplane({
     log,

@@ -2,7 +2,7 @@
 // nodes get with it; one once the lease is there; and for each peer one when it comes and one when it goes
 // (peer-commands.ts says when). Values reach a command by its environment and its standard input alone; all of them are
 // formatted here, from numbers.
-import { formatIpv4, formatPrefix } from '../../dataplane/index.ts'
+import { formatIpv4, formatIpv6, formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import { systemClock } from '../clock.ts'
 import { COMMAND_KEYS, type ExtensionCommands } from '../config/extension-commands.ts'
@@ -11,7 +11,7 @@ import { FlanneletteError } from '../errors.ts'
 import { type CommandEnd, runConfigured } from '../host/configured-command.ts'
 import type { LocalVtep } from '../host/dataplane.ts'
 import { sameAttributes } from '../lease/diff.ts'
-import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
+import { ipv6HalfOf, type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
 import { PeerCommands, type PeerEvent } from './peer-commands.ts'
@@ -69,21 +69,24 @@ export class ExtensionDataplane extends IdleDataplane {
   override async start(local: LocalVtep): Promise<void> {
     if (this.#options.commands.postStartup === null) return
     await this.#mustRun('postStartup', {
-      NETWORK: formatPrefix(local.network),
-      SUBNET: formatPrefix(local.subnet),
-      IPV6SUBNET: local.ipv6Subnet === null ? '' : formatPrefix(local.ipv6Subnet),
-      PUBLIC_IP: formatIpv4(local.underlayAddress),
-      PUBLIC_IPV6: '',
+      NETWORK: textOf(local.network),
+      SUBNET: textOf(local.subnet),
+      IPV6SUBNET: textOf(local.ipv6Subnet),
+      ...ownAddresses(local),
     })
   }
 
   override replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
-    this.#peers.want(new Map(peers.map((peer) => [formatPrefix(peer.subnet), peer])))
+    this.#peers.want(new Map(peers.map((peer) => [nameOf(peer), peer])))
     return super.replacePeers(peers, cause)
   }
 
   override pendingPeers(): number {
-    return this.#peers.pending
+    return this.#peers.pending.length
+  }
+
+  override pendingSubnets(): ReadonlySet<string> {
+    return new Set(this.#peers.pending)
   }
 
   override async stop(mode: 'keep' | 'remove'): Promise<void> {
@@ -104,15 +107,14 @@ export class ExtensionDataplane extends IdleDataplane {
 
   async #runFor(name: 'subnetAdd' | 'subnetRemove', peer: Lease): Promise<string | null> {
     if (this.#options.commands[name] === null) return null
-    const half = ipv6HalfOf(peer)
-    const { publicIp, publicIpv6, backendData } = peer.attributes
+    const { publicIp, publicIpv6, backendData, backendV6Data } = peer.attributes
     const variables = {
-      SUBNET: formatPrefix(peer.subnet),
-      IPV6SUBNET: half === null ? '' : formatPrefix(half),
-      PUBLIC_IP: formatIpv4(publicIp),
+      SUBNET: textOf(peer.subnet),
+      IPV6SUBNET: textOf(ipv6HalfOf(peer)),
+      PUBLIC_IP: publicIp === 0 ? '' : formatIpv4(publicIp),
       PUBLIC_IPV6: publicIpv6 ?? '',
     }
-    const data = typeof backendData === 'string' ? backendData : ''
+    const data = [backendData, backendV6Data].find((half) => typeof half === 'string') ?? ''
     const { output, failure } = await this.#execute(name, variables, `${data}\n`)
     return failure === null || output === '' ? failure : `${failure}: ${clipped(output)}`
   }
@@ -142,6 +144,18 @@ export class ExtensionDataplane extends IdleDataplane {
     }
     const next = givenUp ? 'given up' : 'it is tried again'
     log.warn('peer-pending', `${key} for ${peer} failed, ${next}: ${failure}`, { failures })
+  }
+}
+
+function textOf(prefix: Prefix | null): string {
+  return prefix === null ? '' : formatPrefix(prefix)
+}
+
+function ownAddresses({ underlayAddress, underlayIpv6 }: LocalVtep): Variables {
+  const ipv6 = typeof underlayAddress === 'bigint' ? underlayAddress : underlayIpv6
+  return {
+    PUBLIC_IP: typeof underlayAddress === 'number' ? formatIpv4(underlayAddress) : '',
+    PUBLIC_IPV6: ipv6 === undefined ? '' : formatIpv6(ipv6),
   }
 }
 

@@ -68,7 +68,7 @@ export class HostIntegration implements HostWork {
       seat: seat?.number ?? 1,
     })
     this.#keeper = keeper
-    this.#pass = this.#look().then(() => this.#tidy(keeper, local.deviceName))
+    this.#pass = this.#look().then(() => this.#tidy(keeper, devicesOf(local)))
     await this.#pass
   }
 
@@ -173,7 +173,7 @@ export class HostIntegration implements HostWork {
   }
 
   /** What a former start wrote in another mode, or made under another name. Left-overs are no reason not to forward. */
-  async #tidy(keeper: FirewallKeeper, deviceName: string): Promise<void> {
+  async #tidy(keeper: FirewallKeeper, devices: readonly string[]): Promise<void> {
     const { log } = this.#options
     if (this.#stopped) return
     try {
@@ -183,7 +183,7 @@ export class HostIntegration implements HostWork {
         log.info('firewall-leftover-removed', `rules of a former start were removed by ${argv.join(' ')}`)
       }
       if (inUse === null || !(await isGuarded())) return
-      for (const name of await removeOtherDevices(new Set([deviceName, ...inUse.devices]))) {
+      for (const name of await removeOtherDevices([...devices, ...inUse.devices])) {
         log.info('device-leftover-removed', `${name}, the device of a former start, was removed`)
       }
       const networks = [...this.#networks.map(({ network }) => network), ...inUse.networks]
@@ -202,9 +202,16 @@ async function isGuarded(): Promise<boolean> {
 }
 
 function networksOf({ network, subnet, ipv6Network, ipv6Subnet }: LocalVtep): FamilyNetworks[] {
-  const ipv4: FamilyNetworks = { family: 'ip', network, subnet }
-  if (ipv6Network === null || ipv6Subnet === null) return [ipv4]
-  return [ipv4, { family: 'ip6', network: ipv6Network, subnet: ipv6Subnet }]
+  const networks: FamilyNetworks[] = []
+  if (network !== null && subnet !== null) networks.push({ family: 'ip', network, subnet })
+  if (ipv6Network !== null && ipv6Subnet !== null) {
+    networks.push({ family: 'ip6', network: ipv6Network, subnet: ipv6Subnet })
+  }
+  return networks
+}
+
+function devicesOf({ deviceName, ipv6Device }: LocalVtep): readonly string[] {
+  return ipv6Device === undefined ? [deviceName] : [deviceName, ipv6Device.deviceName]
 }
 
 function sentence(error: unknown): string {

@@ -51,5 +51,9 @@ export class IdleDataplane implements Dataplane {
     return 0
   }
 
+  pendingSubnets(): ReadonlySet<string> {
+    return new Set()
+  }
+
   async stop(_mode: 'keep' | 'remove'): Promise<void> {}
 }

@@ -7,7 +7,7 @@ import type { Dataplane } from '../host/dataplane.ts'
 import type { Log } from '../log.ts'
 import { packageVersion } from '../package-version.ts'
 import type { MeteredStore } from '../store/metered-store.ts'
-import { API_SOCKET, ApiServer } from './api-server.ts'
+import { API_SOCKET, ApiServer, type Traceable } from './api-server.ts'
 import { every, HealthWatch, LoopLag } from './health.ts'
 import type { MetricFacts, Metrics } from './metrics.ts'
 import type { NodeAgent } from './node-agent.ts'
@@ -16,7 +16,6 @@ import { listenersOf, ProbeServer } from './probe-server.ts'
 import { StatusFile, statusOf } from './status-file.ts'
 import { statusLine } from './status-line.ts'
 import { SystemdNotifier } from './systemd.ts'
-import type { UserspaceDataplane } from './userspace-dataplane.ts'
 
 /** How often systemd gets a new line, if there is one, milliseconds. */
 const STATUS_LINE_MS = 1000
@@ -24,8 +23,8 @@ const STATUS_LINE_MS = 1000
 export interface OperationsOptions {
   readonly agent: NodeAgent
   readonly dataplane: Dataplane
-  /** What can record steps, `null` when nothing does. */
-  readonly traceable: UserspaceDataplane | null
+  /** What can record steps by now, `null` when nothing does. */
+  readonly traceable: () => Traceable | null
   readonly store: MeteredStore
   readonly clock: Clock
   readonly log: Log
@@ -121,7 +120,9 @@ export class Operations {
     return {
       version: packageVersion(),
       counters: status.counters,
-      forwardingEntries: status.peers.reduce((sum, { ipv6Subnet }) => sum + (ipv6Subnet === null ? 1 : 2), 0),
+      forwardingEntries:
+        status.peers.reduce((sum, { ipv6Subnet }) => sum + (ipv6Subnet === null ? 1 : 2), 0) -
+        dataplane.pendingSubnets().size,
       generation: status.generation,
       leaseExpiry: manager === null ? null : expiresAtMs / 1000,
       conflicts: peers.conflicts.length,

@@ -67,9 +67,9 @@ export class PeerCommands<Peer> {
     }
   }
 
-  /** Peers whose add has not worked yet. */
-  get pending(): number {
-    return [...this.#ways.values()].filter(({ wanted, isDone }) => wanted !== null && !isDone).length
+  /** Names of peers whose add has not worked yet. */
+  get pending(): readonly string[] {
+    return [...this.#ways].flatMap(([name, { wanted, isDone }]) => (wanted !== null && !isDone ? [name] : []))
   }
 
   /** Runs no further command. */

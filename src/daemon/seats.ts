@@ -4,7 +4,14 @@
 // another's away, and two that would share what cannot be shared are told so at their start.
 import { readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { formatIpv4, formatPrefix, overlaps, type Prefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/index.ts'
+import {
+  formatAddress,
+  formatPrefix,
+  overlaps,
+  type Prefix,
+  parseIpv6Prefix,
+  parsePrefix,
+} from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { VtepOutline } from '../host/dataplane.ts'
 import type { InUse } from '../host/left-behind.ts'
@@ -38,7 +45,11 @@ export interface SeatPlace {
   /** `10.244.0.0/16` */
   readonly networks: readonly string[]
   /** `null` without a tunnel. Several devices of the kernel may share a port. */
-  readonly tunnel: { readonly dataplane: string; readonly address: string; readonly port: number } | null
+  readonly tunnel: {
+    readonly dataplane: string
+    readonly addresses: readonly string[]
+    readonly port: number
+  } | null
 }
 
 export interface Neighbour extends SeatFiles {
@@ -52,11 +63,12 @@ type Note = Omit<Neighbour, 'number'>
 
 /** What a node uses, as far as it is known before its lease. */
 export function placeOf(outline: VtepOutline, dataplane: string): SeatPlace {
-  const { deviceName, network, ipv6Network, underlayAddress, port } = outline
+  const { deviceName, ipv6Device, network, ipv6Network, underlayAddress, port } = outline
+  const addresses = [underlayAddress, ...(ipv6Device === undefined ? [] : [ipv6Device.underlayAddress])]
   return {
-    devices: deviceName === '' ? [] : [deviceName],
+    devices: [deviceName, ...(ipv6Device === undefined ? [] : [ipv6Device.deviceName])].filter((name) => name !== ''),
     networks: [network, ipv6Network].flatMap((prefix) => (prefix === null ? [] : [formatPrefix(prefix)])),
-    tunnel: port === 0 ? null : { dataplane, address: formatIpv4(underlayAddress), port },
+    tunnel: port === 0 ? null : { dataplane, addresses: addresses.map(formatAddress), port },
   }
 }
 
@@ -215,19 +227,31 @@ function refuseSharedPlace({ devices, networks, tunnel }: SeatPlace, other: Neig
   if (device !== undefined) {
     throw busy('device-busy', `${device} is the device of`, other, 'give each network a Backend.VNI of its own')
   }
-  const port = tunnel === null || place.tunnel === null || tunnel.port !== place.tunnel.port ? null : tunnel.port
-  const areKernels = tunnel?.dataplane === 'kernel' && place.tunnel?.dataplane === 'kernel'
-  if (port !== null && tunnel?.address === place.tunnel?.address && !areKernels) {
-    const what = `UDP ${tunnel?.address}:${port} is the port of`
+  const shared = sharedAddress(tunnel, place.tunnel)
+  if (shared !== null) {
+    const what = `UDP ${shared} is the port of`
     throw busy('port-busy', what, other, 'give each network a Backend.Port of its own')
   }
   for (const text of networks) {
     const network = prefixOf(text)
     const hit = place.networks.map(prefixOf).find((one) => one !== null && network !== null && overlaps(one, network))
     if (hit == null) continue
-    const what = `the pod network ${text} overlaps ${formatPrefix(hit)} of`
-    throw busy('network-overlap', what, other, 'give each network a range of its own')
+    const isSame = formatPrefix(hit) === text
+    const what = `the pod network ${text} ${isSame ? 'is that of' : `overlaps ${formatPrefix(hit)} of`}`
+    const remedy = isSame
+      ? 'a host needs one daemon for a network: stop one of them'
+      : 'give each network its own range'
+    throw busy('network-overlap', what, other, remedy)
   }
+}
+
+/** Address and port of both; `null` for none, and for two devices of the kernel. */
+function sharedAddress(one: SeatPlace['tunnel'], other: SeatPlace['tunnel']): string | null {
+  if (one === null || other === null || one.port !== other.port) return null
+  if (one.dataplane === 'kernel' && other.dataplane === 'kernel') return null
+  const address = one.addresses.find((text) => other.addresses.includes(text))
+  if (address === undefined) return null
+  return address.includes(':') ? `[${address}]:${one.port}` : `${address}:${one.port}`
 }
 
 function busy(code: 'device-busy' | 'port-busy' | 'network-overlap', what: string, other: Neighbour, remedy: string) {

@@ -3,12 +3,13 @@
 import {
   closeDescriptor,
   errno,
-  formatIpv4,
+  formatAddress,
   type OpenUdpSocket,
   openSendingSockets,
   openUnderlaySockets,
   type RawPorts,
   rawDriverFailure,
+  type UnderlayAddress,
   type WorkerDriver,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -86,8 +87,9 @@ async function refuseWithoutRawSocket(): Promise<void> {
   })
 }
 
-function socketError(underlayAddress: number, port: number, failure: number): FlanneletteError {
-  const where = `UDP ${formatIpv4(underlayAddress)}:${port}`
+function socketError(underlayAddress: UnderlayAddress, port: number, failure: number): FlanneletteError {
+  const address = formatAddress(underlayAddress)
+  const where = `UDP ${typeof underlayAddress === 'bigint' ? `[${address}]` : address}:${port}`
   if (failure === errno.EADDRINUSE) {
     return new FlanneletteError('port-busy', `${where} is in use by another program or by a kernel vxlan device`, {
       remedy: `find it with "ss -lunp sport = ${port}" and "ip -d link show type vxlan", then stop or delete it`,

@@ -3,7 +3,8 @@
 import {
   type Feature,
   type FeatureName,
-  formatIpv4,
+  formatAddress,
+  formatPrefix,
   keepOverlayDevice,
   mergeTraffic,
   type Offender,
@@ -15,6 +16,7 @@ import {
   WorkerGroup,
   type WorkerReport,
 } from '../../dataplane/index.ts'
+import { tunnelOf } from '../config/mtu.ts'
 import type { RunOptions } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 import { requireNetworkAdmin } from '../host/capability.ts'
@@ -22,12 +24,13 @@ import { carriesAddress } from '../host/carried-address.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
-import type { Lease } from '../lease/lease.ts'
+import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { findOwnVtep, REHEARSAL_DEVICE, removeOwnVtep } from './changeover.ts'
 import { findFeatures } from './driver-features.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
-import { closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
+import { closeAll, dress, isDressed, openDevice, refuseGroupPolicy, transmitDropped } from './overlay-device.ts'
 import { RecentOffenders } from './recent-offenders.ts'
 import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './underlay-sockets.ts'
 
@@ -53,6 +56,8 @@ export class UserspaceDataplane implements Dataplane {
   #local: LocalVtep | null = null
   #workers: WorkerGroup | null = null
   #tuns: readonly OpenTun[] = []
+  /** A former run has left the kernel's VTEP under our device's name. */
+  #replacesVtep = false
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
   /** Of the table in force, 0 before the first. */
@@ -83,17 +88,28 @@ export class UserspaceDataplane implements Dataplane {
    */
   async prepare(outline: VtepOutline): Promise<void> {
     requireNetworkAdmin(outline.deviceName)
+    refuseGroupPolicy(outline)
     await refuseNetworkOverlap(outline)
     try {
-      this.#sockets = await openSockets(outline, this.#options, this.#options.log)
-      this.#tuns = await this.#openDevice(outline.deviceName)
+      this.#replacesVtep = await findOwnVtep(outline)
+      if (this.#replacesVtep) await closeAll(await this.#openDevice(REHEARSAL_DEVICE))
+      else await this.#open(outline)
     } catch (error) {
       await this.stop('keep')
       throw error
     }
   }
 
+  async #open(outline: VtepOutline): Promise<void> {
+    this.#sockets = await openSockets(outline, this.#options, this.#options.log)
+    this.#tuns = await this.#openDevice(outline.deviceName)
+  }
+
   async start(local: LocalVtep): Promise<void> {
+    if (this.#replacesVtep) {
+      await removeOwnVtep(local.deviceName, this.#options.log)
+      await this.#open(local)
+    }
     const sockets = this.#sockets
     if (this.#tuns.length === 0 || sockets === null) throw new Error('the dataplane is not prepared')
     this.#local = local
@@ -120,11 +136,11 @@ export class UserspaceDataplane implements Dataplane {
       underlayAddress: local.underlayAddress,
       rawPorts: sockets.rawPorts,
       maxSegments,
-      encapsulation: tunnelOf(local),
+      encapsulation: tunnelOf(local.encapsulation),
       vni: local.vni,
       mac: local.mac,
       settings: {
-        overlayAddress: local.overlayAddress,
+        overlayAddress: local.subnet?.address ?? null,
         overlayIpv6: local.ipv6Subnet?.address ?? null,
         subnet: local.subnet,
         ipv6Subnet: local.ipv6Subnet,
@@ -269,6 +285,10 @@ export class UserspaceDataplane implements Dataplane {
     return this.impairment() === null ? 0 : this.#peers.length
   }
 
+  pendingSubnets(): ReadonlySet<string> {
+    return new Set(this.impairment() === null ? [] : this.#peers.flatMap(halvesOf).map(formatPrefix))
+  }
+
   /** Whether there is something to trace. */
   get isStarted(): boolean {
     return this.#workers !== null
@@ -345,7 +365,7 @@ export class UserspaceDataplane implements Dataplane {
     const adrift = !carriesAddress(underlayInterface, underlayAddress)
     if (adrift === this.#adrift) return
     this.#adrift = adrift
-    const address = formatIpv4(underlayAddress)
+    const address = formatAddress(underlayAddress)
     if (adrift) {
       log.warn('underlay-lost', `${underlayInterface} is down or has lost its address ${address}: no peer is reached`)
     } else {
@@ -374,10 +394,4 @@ export class UserspaceDataplane implements Dataplane {
     // Unless the worker has found it gone meanwhile.
     if (this.#broken === 'bare') this.#broken = null
   }
-}
-
-/** @throws Error for a backend that is none of this dataplane's: a fault of whoever chose it */
-function tunnelOf({ encapsulation }: LocalVtep): 'vxlan' | 'udp' {
-  if (encapsulation === 'none') throw new Error('there is no tunnel to be made')
-  return encapsulation
 }

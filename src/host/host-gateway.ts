@@ -1,6 +1,7 @@
 // The backend `host-gw` as a dataplane: no device and no encapsulation. Each peer's public address is the gateway to its
 // subnets, by routes on the underlay interface, which takes that all nodes are neighbours on one link. Whenever links,
 // addresses or routes change, and every ten seconds, the routes are looked at.
+import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
@@ -45,13 +46,19 @@ export class HostGateway implements Dataplane {
   async prepare(outline: VtepOutline): Promise<void> {
     requireNetworkAdmin('a route')
     // Each peer has its own route: only what the kernel keeps by the interfaces' addresses can be in the way.
-    const connected = (await showJson<RouteInfo>('ip', ['-4', 'route', 'show'])).filter(({ protocol }) => {
-      return protocol === 'kernel'
-    })
-    const overlap = findNetworkOverlap(outline, connected)
-    if (overlap === null) return
-    const remedy = 'choose another Network that this host does not use yet'
-    throw new FlanneletteError('network-overlap', `the pod network ${overlap}`, { remedy })
+    for (const network of networksOf(outline)) {
+      const family = typeof network.address === 'number' ? '-4' : '-6'
+      const connected = await showJson<RouteInfo>('ip', [family, 'route', 'show', 'proto', 'kernel'])
+      const place = { ...outline, network }
+      const overlap = findNetworkOverlap(
+        place,
+        connected.map((route) => ({ ...route, protocol: 'kernel' })),
+      )
+      if (overlap === null) continue
+      const message = `the pod network ${formatPrefix(network)} ${overlap}`
+      const remedy = 'choose another Network that this host does not use yet'
+      throw new FlanneletteError('network-overlap', message, { remedy })
+    }
   }
 
   async start(local: LocalVtep): Promise<void> {

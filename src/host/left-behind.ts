@@ -59,12 +59,9 @@ export async function takeAway({ argv, input }: FirewallCommand, where: InNamesp
  * every daemon of the host: they look the same.
  * @throws FlanneletteError `host-command`
  */
-export async function removeOtherDevices(
-  kept: ReadonlySet<string>,
-  where: InNamespace = {},
-): Promise<readonly string[]> {
+export async function removeOtherDevices(kept: readonly string[], where: InNamespace = {}): Promise<readonly string[]> {
   const links = await showJson<LinkInfo>('ip', ['link', 'show'], where)
-  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !kept.has(ifname))
+  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !kept.includes(ifname))
   const names = stale.map(({ ifname }) => ifname)
   await batch(
     'ip',

@@ -10,6 +10,7 @@ import {
   parseIpv4,
   parseIpv6,
 } from '../../dataplane/index.ts'
+import type { DataplaneKind } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 
 /** How the links between hosts behave; underlay.ts says what each means for the devices. */
@@ -18,6 +19,10 @@ export const UNDERLAY_KINDS: readonly UnderlayKind[] = ['veth', 'uso', 'wire']
 
 export type LabBackend = 'vxlan' | 'udp' | 'host-gw'
 export const LAB_BACKENDS: readonly LabBackend[] = ['vxlan', 'udp', 'host-gw']
+
+/** Of which families the addresses of hosts and pods are, and so the tunnels between them. */
+export type LabFamily = 'ipv4' | 'ipv6' | 'dual'
+export const LAB_FAMILIES: readonly LabFamily[] = ['ipv4', 'ipv6', 'dual']
 
 export interface LabOptions {
   /** Letters and digits; several labs with different names may run at once. */
@@ -28,6 +33,8 @@ export interface LabOptions {
   readonly pods: number
   /** Hosts (`host2`) whose packets the kernel's VTEP moves. */
   readonly kernel: readonly string[]
+  /** Hosts whose daemon chooses for itself. */
+  readonly auto: readonly string[]
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   /** Two hosts joined by one link, without a switch between them. */
@@ -36,7 +43,8 @@ export interface LabOptions {
   readonly routed: readonly string[]
   /** Hosts on one link reach each other's pods by routes, past the tunnels. */
   readonly directRouting: boolean
-  /** Pods have IPv6 addresses as well; their packets ride through the tunnels over IPv4. */
+  readonly family: LabFamily
+  /** With family `ipv4` pods have IPv6 addresses as well; their packets ride through the tunnels over IPv4. */
   readonly ipv6: boolean
   /** Firewall rules in nftables form. */
   readonly nftables: boolean
@@ -51,11 +59,13 @@ export const LAB_DEFAULTS: LabOptions = {
   hosts: 3,
   pods: 2,
   kernel: [],
+  auto: [],
   backend: 'vxlan',
   underlay: 'veth',
   direct: false,
   routed: [],
   directRouting: false,
+  family: 'ipv4',
   ipv6: false,
   nftables: false,
   udpChecksum: true,
@@ -66,14 +76,16 @@ export interface HostPlan {
   /** `host1`; also the name of its port on the switch. */
   readonly name: string
   readonly namespace: string
-  readonly dataplane: 'userspace' | 'kernel'
-  /** Address of its `eth0`. */
+  readonly dataplane: DataplaneKind
+  /** Address of its `eth0`: the IPv6 one where there is no IPv4. */
   readonly underlayAddress: string
   /** Router to the other link, `null` where there is only one. */
   readonly router: string | null
+  /** The IPv6 one of both, `null` in a lab over IPv4. */
+  readonly underlayIpv6: string | null
   /** Subnet that its daemon is led to ask for, so that addresses tell where they belong. */
-  readonly subnet: Ipv4Prefix
-  /** The same for IPv6, `null` in a lab without. */
+  readonly subnet: Ipv4Prefix | null
+  /** The same for IPv6; of both `null` in a lab without. */
   readonly ipv6Subnet: Ipv6Prefix | null
 }
 
@@ -88,7 +100,7 @@ export interface PodPlan {
 
 export interface LabPlan {
   readonly name: string
-  readonly network: Ipv4Prefix
+  readonly network: Ipv4Prefix | null
   readonly ipv6Network: Ipv6Prefix | null
   /** `null` with `direct`. */
   readonly switchNamespace: string | null
@@ -105,6 +117,8 @@ const LINKS = [parseIpv4('192.168.56.0') ?? 0, parseIpv4('192.168.57.0') ?? 0] a
 const FIRST_HOST = 10
 /** Of the router on each link. */
 const ROUTER = 1
+export const UNDERLAY_IPV6_PREFIX_LENGTH = 64
+const UNDERLAY_IPV6_BASE = parseIpv6('fd00:192:168:56::') ?? 0n
 const NETWORK: Ipv4Prefix = { address: parseIpv4('10.244.0.0') ?? 0, length: 16 }
 const IPV6_NETWORK: Ipv6Prefix = { address: parseIpv6('fd00:10:244::') ?? 0n, length: 48 }
 const IPV6_SUBNET_LENGTH = 64
@@ -115,6 +129,8 @@ const MAX_PODS = 50
 /** @throws FlanneletteError `usage` naming the option that cannot be */
 export function planLab(options: LabOptions): LabPlan {
   checkOptions(options)
+  const [hasIpv4, overIpv6] = [options.family !== 'ipv6', options.family !== 'ipv4']
+  const podsHaveIpv6 = overIpv6 || options.ipv6
   const hosts: HostPlan[] = []
   const pods: PodPlan[] = []
   for (let number = 1; number <= options.hosts; number++) {
@@ -123,11 +139,12 @@ export function planLab(options: LabOptions): LabPlan {
     hosts.push({
       name,
       namespace: namespaceOf(options.name, name),
-      dataplane: options.kernel.includes(name) ? 'kernel' : 'userspace',
-      underlayAddress: formatIpv4(link + FIRST_HOST + number),
+      dataplane: dataplaneOf(name, options),
+      underlayAddress: hasIpv4 ? formatIpv4(link + FIRST_HOST + number) : underlayIpv6Of(number),
+      underlayIpv6: overIpv6 ? underlayIpv6Of(number) : null,
       router: options.routed.length === 0 ? null : formatIpv4(link + ROUTER),
-      subnet: { address: NETWORK.address + number * 256, length: 24 },
-      ipv6Subnet: options.ipv6 ? ipv6SubnetOf(number) : null,
+      subnet: hasIpv4 ? { address: NETWORK.address + number * 256, length: 24 } : null,
+      ipv6Subnet: podsHaveIpv6 ? ipv6SubnetOf(number) : null,
     })
     for (let pod = 1; pod <= options.pods; pod++) {
       const podName = `pod${number}.${pod}`
@@ -135,8 +152,18 @@ export function planLab(options: LabOptions): LabPlan {
     }
   }
   const switchNamespace = options.direct ? null : namespaceOf(options.name, 'switch')
-  const ipv6Network = options.ipv6 ? IPV6_NETWORK : null
-  return { name: options.name, network: NETWORK, ipv6Network, switchNamespace, hosts, pods }
+  const [network, ipv6Network] = [hasIpv4 ? NETWORK : null, podsHaveIpv6 ? IPV6_NETWORK : null]
+  return { name: options.name, network, ipv6Network, switchNamespace, hosts, pods }
+}
+
+/** `fd00:192:168:56::11` of host1. */
+function underlayIpv6Of(number: number): string {
+  return formatAddress(UNDERLAY_IPV6_BASE + BigInt(0x10 + number))
+}
+
+function dataplaneOf(host: string, { kernel, auto }: LabOptions): DataplaneKind {
+  if (auto.includes(host)) return 'auto'
+  return kernel.includes(host) ? 'kernel' : 'userspace'
 }
 
 /** `fd00:10:244:1::/64` of host1. */
@@ -147,7 +174,8 @@ function ipv6SubnetOf(number: number): Ipv6Prefix {
   }
 }
 
-function checkOptions({ name, hosts, pods, kernel, direct, routed, directRouting, backend, ipv6 }: LabOptions): void {
+function checkOptions(options: LabOptions): void {
+  const { name, hosts, pods, kernel, auto, direct, routed, backend, family, ipv6 } = options
   checkLabName(name)
   if (kernel.length > 0 && backend !== 'vxlan') {
     throw usage(
@@ -155,25 +183,36 @@ function checkOptions({ name, hosts, pods, kernel, direct, routed, directRouting
       'leave one of them out',
     )
   }
-  if (ipv6 && backend !== 'vxlan')
-    throw usage(`--ipv6 needs --backend vxlan: ${backend} carries IPv4 only`, 'leave one out')
-  if (directRouting && backend !== 'vxlan') throw usage('--direct-routing needs --backend vxlan', 'leave one out')
-  if (routed.length > 0 && backend === 'host-gw') {
-    throw usage('--routed makes hosts that are no neighbours, and routes of host-gw go by neighbours', 'leave one out')
+  if (family !== 'ipv4' && backend === 'udp') {
+    throw usage(`--family ${family} needs another backend: ${backend} carries IPv4 only`, 'leave one out')
   }
+  if (family !== 'ipv4' && ipv6) {
+    throw usage(`--family ${family} has tunnels over IPv6, and --ipv6 carries IPv6 over IPv4`, 'leave one out')
+  }
+  if (ipv6 && backend !== 'vxlan') throw usage('--ipv6 needs --backend vxlan, whose tunnels carry it', 'leave one out')
   checkCount('--hosts', hosts, 1, MAX_HOSTS)
   checkCount('--pods', pods, 0, MAX_PODS)
   checkHosts('--kernel', kernel, hosts)
+  checkHosts('--auto', auto, hosts)
   checkHosts('--routed', routed, hosts)
-  if (direct && routed.length > 0) throw usage('--direct has no place for the router of --routed', 'leave one out')
+  checkRoutes(options)
   if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
 }
 
+function checkRoutes({ direct, routed, directRouting, backend, family }: LabOptions): void {
+  if (directRouting && backend !== 'vxlan') throw usage('--direct-routing needs --backend vxlan', 'leave one out')
+  if (routed.length === 0) return
+  if (direct) throw usage('--direct has no place for the router of --routed', 'leave one out')
+  if (family !== 'ipv4') throw usage(`the router of --routed knows IPv4 only, not --family ${family}`, 'leave one out')
+  if (backend !== 'host-gw') return
+  throw usage('--routed makes hosts that are no neighbours, and routes of host-gw go by neighbours', 'leave one out')
+}
+
 function checkHosts(option: string, names: readonly string[], hosts: number): void {
-  for (const host of names) {
-    const number = /^host([1-9]\d*)$/.exec(host)?.[1]
+  for (const name of names) {
+    const number = /^host([1-9]\d*)$/.exec(name)?.[1]
     if (number === undefined || Number(number) > hosts) {
-      throw usage(`${option} names "${host}", which this lab does not have`, `hosts are host1 to host${hosts}`)
+      throw usage(`${option} names "${name}", which this lab does not have`, `hosts are host1 to host${hosts}`)
     }
   }
 }
@@ -230,18 +269,15 @@ export function routedLinks(): { readonly link: string; readonly router: string 
 /** The network config that the lab's store holds. */
 export function networkConfigJson(
   { network, ipv6Network }: LabPlan,
-  { backend, nftables, directRouting }: Pick<LabOptions, 'backend' | 'nftables' | 'directRouting'>,
+  { backend, nftables, family, directRouting }: Pick<LabOptions, 'backend' | 'nftables' | 'family' | 'directRouting'>,
 ): string {
   const vxlan = { Type: backend, VNI: 1, ...(directRouting ? { DirectRouting: true } : {}) }
   const settings = backend === 'vxlan' ? vxlan : { Type: backend }
-  const config =
-    ipv6Network === null
-      ? { Network: formatPrefix(network), Backend: settings }
-      : {
-          Network: formatPrefix(network),
-          EnableIPv6: true,
-          IPv6Network: formatPrefix(ipv6Network),
-          Backend: { ...settings, IPv6OverIPv4: true },
-        }
+  const ridesOverIpv4 = ipv6Network !== null && family === 'ipv4'
+  const config = {
+    ...(network === null ? { EnableIPv4: false } : { Network: formatPrefix(network) }),
+    ...(ipv6Network === null ? {} : { EnableIPv6: true, IPv6Network: formatPrefix(ipv6Network) }),
+    Backend: ridesOverIpv4 ? { ...settings, IPv6OverIPv4: true } : settings,
+  }
   return `${JSON.stringify(nftables ? { ...config, EnableNFTables: true } : config)}\n`
 }

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
+import { extensionConfig } from '../support/backends-page.ts'
 import { type Host, startDaemon, traceOf, twoHosts, writeConfig } from '../support/daemon-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
 
@@ -58,6 +59,20 @@ test('an extension’s commands connect two hosts: routes come and go with peers
   expect(routeTo(second)).toBe('')
   expect(await here.end('SIGTERM')).toMatchObject({ exitCode: 0 })
   expect([routeTo(first), existsSync(first.subnetFile)]).toEqual(['', false])
+})
+
+test('the extension of docs/backends.md connects two hosts without a shell, and leaves nothing', async () => {
+  const [first, second] = twoHosts()
+  writeConfig(first.store, extensionConfig())
+  const before = traceOf(first).routes
+  const daemons = [first, second].map((host) => startDaemon(host, ['--on-exit', 'remove']))
+  await Promise.all(daemons.map((daemon) => daemon.ready(1)))
+  const [from, to] = [addressIn(first), addressIn(second)]
+  const ping = ip('netns', 'exec', first.namespace, 'ping', '-c', '3', '-i', '0.2', '-W', '2', '-I', from, to)
+  expect(ping).toContain(' 0% packet loss')
+  for (const daemon of daemons) expect(daemon.complaints).toEqual([])
+  await Promise.all(daemons.map((daemon) => daemon.end('SIGTERM')))
+  expect(traceOf(first).routes).toEqual(before)
 })
 
 test.each(['PreStartupCommand', 'PostStartupCommand'])(

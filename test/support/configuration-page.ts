@@ -105,9 +105,9 @@ start, which waits for it; a mistake is reported with its place.
 | \`Backend.IPv6OverIPv4\` | false | our own key: IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
 | \`Backend.PreStartupCommand\`, \`PostStartupCommand\`, \`SubnetAddCommand\`, \`SubnetRemoveCommand\` | none | \`extension\` only: [what runs when](backends.md#extension) |
 | \`Backend.Shell\` | false | \`extension\` only, our own key: \`/bin/sh -c\` reads the commands |
-| \`Backend.GBP\` | false | true is refused: packets with a policy mark would be lost |
+| \`Backend.GBP\` | false | the marks of packets (group policy) cross the tunnel; equal on all nodes, which need \`--dataplane kernel\` or \`auto\`: the userspace dataplane refuses to start with it |
+| \`Backend.Learning\` | false | the kernel dataplane's device learns MACs; of no use, since leases name them all, and without effect on the userspace dataplane |
 | \`Backend.DirectRouting\` | false | peers that are neighbours on the underlay's link are reached by routes, past the tunnel ([how](decisions/0028-routes-to-peers.md)) |
-| \`Backend.Learning\` | false | true is accepted with a warning and has no effect |
 
 \`\`\`json
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }

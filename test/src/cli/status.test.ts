@@ -43,11 +43,21 @@ async function run(stateDirectory: string, ...words: string[]) {
 /** A daemon that answers with what `current` gives, and the state directory that it is in. */
 async function daemonWith(current: () => DaemonStatus): Promise<string> {
   const directory = temporaryDirectory()
-  const server = new ApiServer({ path: join(directory, API_SOCKET), traceable: null, status: current })
+  const server = new ApiServer({ path: join(directory, API_SOCKET), traceable: () => null, status: current })
   await server.start()
   onTestFinished(() => server.stop())
   return directory
 }
+
+test.each([
+  ['none', 'no dataplane'],
+  ['commands', 'commands of the extension'],
+] as const)('a node whose packets we do not move (%s) says so, and claims no device', (dataplane, words) => {
+  const node = { ...HEALTHY.node!, device: '', vni: 0, port: 0, mtu: 1500 }
+  const text = textOf({ ...HEALTHY, dataplane, driver: 'none', node })
+  expect(text).toContain(` · ${words} · `)
+  expect(text).toMatch(/^device +none of its own, MTU 1500$/m)
+})
 
 describe('where the daemon is found', () => {
   test('is told to the command that comes next, when it is not the usual place', async () => {
@@ -62,7 +72,7 @@ describe('where the daemon is found', () => {
     onTestFinished(() => void child.kill('SIGKILL'))
     await once(child.stdout, 'data')
     writeFileSync(join(directory, 'status.json'), JSON.stringify({ ...HEALTHY, pid: child.pid, state: 'degraded' }))
-    const server = new ApiServer({ path: elsewhere, traceable: null, status: () => HEALTHY })
+    const server = new ApiServer({ path: elsewhere, traceable: () => null, status: () => HEALTHY })
     await server.start()
     onTestFinished(() => server.stop())
     expect(await run(directory)).toMatchObject({ code: 0, out: expect.stringContaining('192.0.2.1 ready') })

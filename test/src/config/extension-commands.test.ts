@@ -14,7 +14,9 @@ test('commands are read by flannel’s names; one that is missing or blank is no
   ).toEqual({
     encapsulation: 'none',
     leaseType: 'extension',
+    underlay: 'ipv4',
     deviceName: '',
+    ipv6DeviceName: null,
     vni: 0,
     port: 0,
     mtuBytes: null,
@@ -37,9 +39,15 @@ test('alloc is a lease without a type, a device or a port', () => {
   })
 })
 
-test.each(['alloc', 'extension'])('%s carries whatever families the config has: no tunnel is asked for one', (Type) => {
-  const text = config({ Type }, { EnableIPv6: true, IPv6Network: 'fd00:5::/48' })
+test.each([
+  ['alloc', {}, 'ipv4'],
+  ['alloc', { EnableIPv4: false }, 'ipv6'],
+  ['extension', {}, 'dual'],
+  ['extension', { EnableIPv4: false }, 'ipv6'],
+])('%s carries whatever families the config has (%j); its lease names addresses of %s', (Type, more, underlay) => {
+  const text = config({ Type }, { EnableIPv6: true, IPv6Network: 'fd00:5::/48', ...more })
   expect(checkNetworkConfig(text).findings).toEqual([])
+  expect(backendOf(text)).toMatchObject({ underlay, deviceName: '', ipv6DeviceName: null })
 })
 
 test.each([

@@ -43,7 +43,7 @@ async function node(inner: FakeDataplane = new FakeDataplane(), local = LOCAL) {
   return { routing, inner, table, clock, log, changed, ways }
 }
 
-const subnets = (peers: readonly Lease[]) => peers.map(({ subnet }) => formatPrefix(subnet))
+const subnets = (peers: readonly Lease[]) => peers.map(({ subnet }) => formatPrefix(subnet!))
 const moved = (lease: Lease, from: Lease): Lease => ({
   ...lease,
   attributes: { ...lease.attributes, publicIp: from.attributes.publicIp },

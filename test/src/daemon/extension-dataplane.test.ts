@@ -192,6 +192,25 @@ test('the lease of a node has the data as a JSON string, type extension, and the
   expect(chosen.kind).toBe('commands')
 })
 
+test('a node of both families has the data in both halves of its lease, and tells commands of both addresses', async () => {
+  const Backend = { Type: 'extension', PreStartupCommand: 'pre', PostStartupCommand: 'post' }
+  const host = makeHost(
+    JSON.stringify({ Network: '10.5.0.0/16', EnableIPv6: true, IPv6Network: 'fd00:5::/48', Backend }),
+  )
+  const { dataplane, runs } = scripted({}, { pre: { output: 'my key', failure: null } })
+  const chosen = new ChosenDataplane(new FakeDataplane(), () => dataplane)
+  const both = { ...ETH0, ipv6Address: parseIpv6('2001:db8::1')! }
+  const { agent } = await started(host, { dataplane: chosen, selectUnderlay: async () => both })
+  expect(agent.manager?.lease.attributes).toMatchObject({
+    publicIpv6: '2001:db8::1',
+    backendData: 'my key',
+    backendV6Data: 'my key',
+  })
+  const post = runs.find(({ text }) => text === 'post')
+  expect(post?.variables).toMatchObject({ PUBLIC_IP: '192.0.2.1', PUBLIC_IPV6: '2001:db8::1' })
+  expect(post?.variables.IPV6SUBNET).toMatch(/^fd00:5:.*\/64$/)
+})
+
 test('a tunnel’s config leaves the dataplane that was asked for', async () => {
   expect(parseNetworkConfig(CONFIG).backendType).toBe('vxlan')
   const usual = new FakeDataplane()

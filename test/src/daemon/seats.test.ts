@@ -9,12 +9,12 @@ import { temporaryDirectory } from '../../support/temporary-directory.ts'
 const VXLAN: SeatPlace = {
   devices: ['flannel.1'],
   networks: ['10.244.0.0/16', 'fd00:1::/48'],
-  tunnel: { dataplane: 'userspace', address: '192.0.2.1', port: 8472 },
+  tunnel: { dataplane: 'userspace', addresses: ['192.0.2.1'], port: 8472 },
 }
 const OTHER: SeatPlace = {
   devices: ['flannel.2'],
   networks: ['10.245.0.0/16'],
-  tunnel: { dataplane: 'userspace', address: '192.0.2.1', port: 4789 },
+  tunnel: { dataplane: 'userspace', addresses: ['192.0.2.1'], port: 4789 },
 }
 
 function host() {
@@ -93,10 +93,10 @@ test.each([
 test('another address may have the port; so may two kernels, which share its socket', async () => {
   const { seat } = host()
   const [first, second, third] = [await seat('a'), await seat('b'), await seat('c')]
-  const kernel = { dataplane: 'kernel', address: '192.0.2.1', port: 8472 }
+  const kernel = { dataplane: 'kernel', addresses: ['192.0.2.1'], port: 8472 }
   await first.announce({ ...VXLAN, tunnel: kernel })
   await second.announce({ ...OTHER, tunnel: kernel })
-  const elsewhere = { dataplane: 'userspace', address: '192.0.2.9', port: 8472 }
+  const elsewhere = { dataplane: 'userspace', addresses: ['192.0.2.9'], port: 8472 }
   await third.announce({ devices: ['flannel.3'], networks: ['10.246.0.0/16'], tunnel: elsewhere })
 })
 

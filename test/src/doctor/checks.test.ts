@@ -237,6 +237,19 @@ describe('doctor as a whole', () => {
     expect(CHECKS.map(({ id }) => id).filter((id) => !findings.some(({ check }) => check === id))).toEqual([])
   })
 
+  test('asks a node whose backend has no device for none, nor for a port', () => {
+    const { node } = status()
+    const facts = withStatus({
+      dataplane: 'none',
+      driver: 'none',
+      node: { ...node!, device: '', vni: 0, port: 0 },
+    })
+    const findings = examine({ ...facts, tunProblem: 'ENOENT', udpPorts: { seen: true, value: [] }, vxlan: 'absent' })
+    expect(findings.filter(({ severity }) => severity === 'error' || severity === 'warning')).toEqual([])
+    expect(findings.map(({ check }) => check)).not.toContain('overlay-device')
+    expect(findings.map(({ check }) => check)).toContain('lease')
+  })
+
   test('works on a host that no daemon has run on, without root: unseen, never thrown', () => {
     const blind = neverRun({
       root: false,

@@ -114,7 +114,9 @@ async function setUpHost(host: HostPlan, kind: UnderlayKind): Promise<void> {
 function addressCommands({ subnet, underlayAddress, underlayIpv6 }: HostPlan): string[] {
   const ipv4 = `address add ${underlayAddress}/${UNDERLAY_PREFIX_LENGTH} brd + dev ${UNDERLAY_INTERFACE}`
   const ipv6 = `address add ${underlayIpv6}/${UNDERLAY_IPV6_PREFIX_LENGTH} dev ${UNDERLAY_INTERFACE} nodad`
-  return [...(subnet === null ? [] : [ipv4]), ...(underlayIpv6 === null ? [] : [ipv6])]
+  // Without one of these a router does not look for the neighbours that it forwards to.
+  const linkLocal = `address add fe80::${underlayIpv6?.split('::')[1]}/64 dev ${UNDERLAY_INTERFACE} nodad`
+  return [...(subnet === null ? [] : [ipv4]), ...(underlayIpv6 === null ? [] : [ipv6, linkLocal])]
 }
 
 /** Longest time until the kernel lets a new IPv6 address be used, which takes a carrier; milliseconds. */

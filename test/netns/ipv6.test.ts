@@ -74,8 +74,8 @@ describe('hosts that carry IPv6 of their pods', () => {
       expect.stringMatching(/^fd00:10:244:3::\/64 via fd00:10:244:3:: metric \d+ onlink/),
     ])
     expect((await shown('host2', 'ip', '-6', 'neigh', 'show', 'dev', 'flannel.1', 'nud', 'permanent')).sort()).toEqual([
-      `${SUBNET(1)} lladdr ${mac('host1')} PERMANENT`,
-      `${SUBNET(3)} lladdr ${mac('host3')} PERMANENT`,
+      `${SUBNET(1)} lladdr ${mac('host1')} PERMANENT proto 142`,
+      `${SUBNET(3)} lladdr ${mac('host3')} PERMANENT proto 142`,
     ])
     expect((await shown('host2', 'bridge', 'fdb', 'show', 'dev', 'flannel.1')).sort()).toEqual(
       [`${mac('host1')} dst 192.168.56.11 self permanent`, `${mac('host3')} dst 192.168.56.13 self permanent`].sort(),

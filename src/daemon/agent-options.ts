@@ -1,10 +1,10 @@
 // What a node agent is made of. Everything that touches the machine comes in here, so that tests can stand in for it.
 import type { Clock } from '../clock.ts'
+import type { Dataplane, LocalVtep } from '../host/dataplane.ts'
 import type { FirewallMode } from '../host/firewall/firewall.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
-import type { Dataplane, LocalVtep } from './dataplane.ts'
 import type { StateDirectory } from './state-directory.ts'
 import type { UnderlayEyes } from './underlay-follower.ts'
 

@@ -4,6 +4,7 @@ import { resolve } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
+import type { Dataplane } from '../host/dataplane.ts'
 import { readLink } from '../host/ip.ts'
 import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
@@ -13,7 +14,7 @@ import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
-import type { Dataplane } from './dataplane.ts'
+import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
 import { NodeAgent } from './node-agent.ts'
@@ -29,6 +30,7 @@ const STOP_LIMIT_MS = 1500
  * Runs a node until a signal or the loss of its lease. Resolves with the exit code. @throws FlanneletteError at start
  */
 export async function runDaemon(options: RunOptions): Promise<number> {
+  collectEarly()
   const clock = systemClock()
   const log = createLog({
     format: options.logFormat,

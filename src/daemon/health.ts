@@ -2,7 +2,7 @@
 // systemd. A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
 import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
-import type { Dataplane } from './dataplane.ts'
+import type { Dataplane } from '../host/dataplane.ts'
 import type { NodeAgent } from './node-agent.ts'
 
 export interface HealthCheck {

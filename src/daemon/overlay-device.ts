@@ -10,10 +10,10 @@ import {
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { networkAdminMissing } from '../host/capability.ts'
+import type { LocalVtep } from '../host/dataplane.ts'
 import { configureOverlayLink, inspectOverlayDevice, isAttached, removeOverlayLink } from '../host/overlay-link.ts'
 import { hasIpv6Address, hasIpv6Route, hasRoute } from '../host/proc-route.ts'
 import type { Log } from '../log.ts'
-import type { LocalVtep } from './dataplane.ts'
 
 export interface DeviceWishes {
   /** Queues, one for each worker. */

@@ -2,10 +2,10 @@
 // meanwhile are merged: only the latest counts. A hand-over that fails is tried again.
 import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
+import type { Dataplane } from '../host/dataplane.ts'
 import { describeConflict, diffLeases, findConflicts, type LeaseConflict, type LeaseDiff } from '../lease/diff.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
-import type { Dataplane } from './dataplane.ts'
 import { type LeftOutPeer, selectPeers } from './forwarding-entries.ts'
 
 const RETRY_MS = 5000

@@ -12,9 +12,9 @@ import {
   type WorkerDriver,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
+import type { VtepOutline } from '../host/dataplane.ts'
 import { localPortRange } from '../host/port-range.ts'
 import type { Log } from '../log.ts'
-import type { VtepOutline } from './dataplane.ts'
 
 export interface UnderlaySockets {
   /** One for each worker. */

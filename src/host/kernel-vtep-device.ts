@@ -2,9 +2,9 @@
 // the one function that acts.
 import { createSocket } from 'node:dgram'
 import { formatAddress, formatIpv4, formatMac } from '../../dataplane/index.ts'
-import type { LocalVtep, VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
+import type { LocalVtep, VtepOutline } from './dataplane.ts'
 import { batch, type LinkInfo, readLink, showJson } from './ip.ts'
 import { addAddress, addressesIn, allowIpv6, inspectOverlayDevice, quietRouterAdvertisements } from './overlay-link.ts'
 import { DEVICE_ALIAS } from './route-protocol.ts'

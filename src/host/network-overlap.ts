@@ -10,9 +10,9 @@ import {
   parsePrefix,
   samePrefix,
 } from '../../dataplane/index.ts'
-import type { VtepOutline } from '../daemon/dataplane.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
+import type { VtepOutline } from './dataplane.ts'
 import { type RouteInfo, showJson } from './ip.ts'
 import { isOurRoute } from './route-protocol.ts'
 

@@ -11,6 +11,7 @@ const CHANGES = 41
 /** Deadlines; the test fails at three times these. */
 const START_MS = 10_000
 const CHANGE_MS = 100
+/** A limit as it stands: memory does not depend on how busy the machine is. */
 const RSS_MB = 250
 
 const publicIpOf = (node: number) => `172.16.${node >> 8}.${node & 255}`
@@ -77,5 +78,5 @@ test('10,000 leases: start, one change, memory', async () => {
   )
   expect(startMs).toBeLessThan(3 * START_MS)
   expect(medianMs).toBeLessThan(3 * CHANGE_MS)
-  expect(rss).toBeLessThan(3 * RSS_MB)
+  expect(rss).toBeLessThan(RSS_MB)
 })

@@ -4,7 +4,7 @@ import type { PeerTraffic } from '../../dataplane/engine/peer-activity.ts'
 import type { UnderlayAddress } from '../../dataplane/forwarding/remote-vtep.ts'
 import { type Feature, works } from '../../dataplane/io/feature.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
-import type { Dataplane, LocalVtep, VtepOutline } from '../../src/daemon/dataplane.ts'
+import type { Dataplane, LocalVtep, VtepOutline } from '../../src/host/dataplane.ts'
 import type { Lease } from '../../src/lease/lease.ts'
 
 export class FakeDataplane implements Dataplane {

@@ -1,6 +1,6 @@
 // Rules and routes of a host that has none: remembers what it was asked for.
 import type { HostWork } from '../../src/daemon/agent-options.ts'
-import type { LocalVtep } from '../../src/daemon/dataplane.ts'
+import type { LocalVtep } from '../../src/host/dataplane.ts'
 import type { FirewallMode } from '../../src/host/firewall/firewall.ts'
 
 export class FakeHostWork implements HostWork {

@@ -86,6 +86,8 @@ const DATAPLANE_MAY: Readonly<Record<string, readonly string[]>> = {
 const MAY_CALL_NATIVE = /^dataplane\/io\/linux\/|^src\/store\/file-lock\.ts$/
 const CONCRETE_STORE = /^src\/store\/(etcd|kube|file|memory)(-store)?\.ts$/
 const NAMES_STORES = /^src\/(store|daemon\/daemon\.ts$)/
+/** What the daemon is made of must not know it. */
+const BELOW_DAEMON = /^src\/(host|lease|store)\//
 const DATAPLANE_PACKAGES = /^(node:|koffi$)/
 
 export const importsPointOneWay: Rule = (files) =>
@@ -111,6 +113,7 @@ function importComplaint(from: string, to: string): string | undefined {
 function fromControlPlane(from: string, to: string): string | undefined {
   if (to.startsWith('dataplane/') && to !== 'dataplane/index.ts')
     return 'src sees dataplane/index.ts and nothing deeper'
+  if (BELOW_DAEMON.test(from) && to.startsWith('src/daemon/')) return 'the daemon stands above it'
   if (CONCRETE_STORE.test(to) && !NAMES_STORES.test(from)) return 'only the daemon names a concrete store'
   return undefined
 }

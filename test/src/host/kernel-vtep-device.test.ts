@@ -1,8 +1,8 @@
 // The kernel's VXLAN device: made, kept, made anew or refused.
 import { describe, expect, test } from 'vitest'
 import { parseIpv4, parseIpv6Prefix, parseMac } from '../../../dataplane/index.ts'
-import type { LocalVtep } from '../../../src/daemon/dataplane.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
+import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import type { LinkInfo } from '../../../src/host/ip.ts'
 import {
   deviceDifferences,

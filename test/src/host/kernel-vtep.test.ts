@@ -1,7 +1,7 @@
 // The kernel VTEP against tables that refuse: nobody waits for a peer that cannot be programmed, and it is tried again.
 import { describe, expect, test } from 'vitest'
 import type { Timer } from '../../../src/clock.ts'
-import type { LocalVtep } from '../../../src/daemon/dataplane.ts'
+import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import type { BatchFailure, IpTool } from '../../../src/host/ip.ts'
 import { deviceCounters, type KernelTables } from '../../../src/host/kernel-tables.ts'
 import { KernelVtep } from '../../../src/host/kernel-vtep.ts'

@@ -30,8 +30,8 @@ import { IcmpAnswer } from './icmp-answer.ts'
 import { InnerPacket } from './inner-packet.ts'
 import { Likeness } from './likeness.ts'
 import { checkOutbound, destinationOf, gsoTypeOf, vnetOf } from './outbound-check.ts'
-import { NARROW_ADDRESSES, type OuterAddresses } from './outer-addresses.ts'
 import { traceRead, traceSend } from './outbound-trace.ts'
+import { NARROW_ADDRESSES, type OuterAddresses } from './outer-addresses.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
 import { PathLimits } from './path-limits.ts'
@@ -227,7 +227,8 @@ export class Outbound {
     const isOwn = this.#own.containsSource(this.#view, packet)
     if (!isOwn) this.#counters.add(FOREIGN_SOURCE, 1)
     packet.sender = this.#senderFor(fits)
-    if (!fits) this.#counters.add(OVERSIZED, gsoSize === 0 ? 1 : Math.ceil((packet.length - packet.headerBytes) / gsoSize))
+    if (!fits)
+      this.#counters.add(OVERSIZED, gsoSize === 0 ? 1 : Math.ceil((packet.length - packet.headerBytes) / gsoSize))
     if (gsoSize !== 0) {
       this.#superPacket(id, gsoSize, entry, !fits)
       return

@@ -2,8 +2,9 @@
 // ICMP of the underlay and forgets it again (10 minutes, ip-sysctl.rst: mtu_expires); the engine asks it when a send was
 // refused, keeps the answer by peer, and asks again from time to time, so that a path that has grown is noticed. While no
 // peer has a limit nothing is asked per packet.
-import type { ForwardingTable } from '../forwarding/forwarding-table.ts'
+
 import { NOBODY } from '../forwarding/address-ranges.ts'
+import type { ForwardingTable } from '../forwarding/forwarding-table.ts'
 import type { UnderlayPaths } from '../io/underlay-socket.ts'
 import * as ipv4 from '../wire/ipv4.ts'
 import * as ipv6 from '../wire/ipv6.ts'

@@ -2,6 +2,7 @@
 import { isIP } from 'node:net'
 import {
   isUnicast,
+  type OuterDf,
   type Prefix,
   parseIpv4,
   parseIpv6Prefix,
@@ -65,6 +66,7 @@ export interface RunOptions extends UnderlayWishes {
   readonly driver: WorkerDriver
   readonly udpGso: UdpGsoMode
   readonly tunOffload: boolean
+  readonly outerDf: OuterDf
   readonly sourceCheck: SourceCheckMode
   /** Inner sources that any peer may forward for others. */
   readonly sourceAllow: readonly Prefix[]
@@ -85,6 +87,8 @@ export function runOptions(values: FlagValues): RunOptions {
   const driver = values.choice<WorkerDriver>('driver')
   const workers = values.integer('workers')
   refuseWorkersOf(driver, workers)
+  const outerDf = values.choice<OuterDf>('outer-df')
+  if (values.choice<DataplaneKind>('dataplane') !== 'kernel') refuseOuterDfOf(driver, outerDf)
   const etcd = etcdOf(values)
   return {
     store: values.text('store'),
@@ -108,6 +112,7 @@ export function runOptions(values: FlagValues): RunOptions {
     driver,
     udpGso: values.choice('udp-gso'),
     tunOffload: values.text('tun-offload') === 'on',
+    outerDf,
     sourceCheck: values.choice('source-check'),
     sourceAllow: values.list('source-allow').map(parseSourceAllow),
     workers,
@@ -217,6 +222,17 @@ export function refuseWorkersOf(driver: WorkerDriver, workers: number): void {
   if (workers === 1 || driver === 'offload' || driver === 'plain') return
   throw new FlanneletteError('usage', `--driver ${driver} has one worker, not ${workers}`, {
     remedy: 'leave --workers out, or use --driver offload',
+  })
+}
+
+/**
+ * DF takes a kernel that says which datagram was too large: it has nobody to say so to where headers are our own, and Node says
+ * it when the packet is gone. @throws FlanneletteError `usage`
+ */
+export function refuseOuterDfOf(driver: WorkerDriver, outerDf: OuterDf): void {
+  if (outerDf === 'clear' || driver === 'offload' || driver === 'plain') return
+  throw new FlanneletteError('usage', `--driver ${driver} cannot set DF on tunnel packets`, {
+    remedy: 'leave --outer-df out, or use --driver offload or plain',
   })
 }
 

@@ -172,12 +172,13 @@ type OnStandstill = NonNullable<UserspaceOptions['onStandstill']>
 
 function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandstill): Dataplane {
   if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
-  const { driver, udpGso, tunOffload, sourceCheck, sourceAllow, workers, sourcePorts } = options
+  const { driver, udpGso, tunOffload, outerDf, sourceCheck, sourceAllow, workers, sourcePorts } = options
   return new UserspaceDataplane({
     log,
     driver,
     udpGso,
     tunOffload,
+    outerDf,
     sourceCheck,
     sourceAllow,
     workers,

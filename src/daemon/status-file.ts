@@ -50,6 +50,8 @@ export interface TrafficStatus {
 export interface PeerStatus extends LeaseStatus {
   /** `null`, as the traffic, where nobody counts per peer (the kernel). */
   readonly state: PeerState | null
+  /** Largest packet of pods that reaches it whole, in bytes, where the way is known to take less than the MTU; else `null`. */
+  readonly pathMtu: number | null
   readonly traffic: TrafficStatus | null
 }
 
@@ -63,6 +65,8 @@ export interface DaemonStatus {
   /** By what the underlay can tell flows apart. */
   readonly entropy: string
   readonly driver: Dataplane['driver']
+  /** DF of tunnel packets. */
+  readonly outerDf: 'clear' | 'set'
   /** What the kernel does for the driver, by name; see dataplane/io/feature.ts. */
   readonly features: Readonly<Partial<Record<FeatureName, { readonly on: boolean; readonly why: string }>>>
   readonly store: { readonly name: string; readonly reachable: boolean; readonly why: string }
@@ -134,6 +138,7 @@ export function statusOf(
     dataplane: dataplane.kind,
     entropy: dataplane.entropy,
     driver: dataplane.driver,
+    outerDf: dataplane.outerDf ?? 'clear',
     features: Object.fromEntries(dataplane.features().map(({ name, on, why }) => [name, { on, why }])),
     store: agent.store,
     node: local === null ? null : nodeStatus(local),
@@ -230,6 +235,7 @@ const CLOCK_STEP_MS = 1000
 function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Clock, watch: PeerWatch): PeerStatus[] {
   const nowMs = monotonicMs()
   const traffic = dataplane.traffic()
+  const limits = dataplane.pathLimits?.()
   const states = watch.look(traffic ?? new Map(), nowMs)
   const offsetMs = clock.wallMs() - nowMs
   if (!(Math.abs(offsetMs - wallOffsetMs) < CLOCK_STEP_MS)) wallOffsetMs = offsetMs
@@ -245,7 +251,19 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
     // Field by field: a spread into a larger object takes V8 forty times as long.
     const { subnet, ipv6Subnet, publicIp, backendType, vtepMac, expiresAt, revision } = leaseStatus(lease)
     const inTraffic = seen === undefined ? null : trafficInWords(seen)
-    return { subnet, ipv6Subnet, publicIp, backendType, vtepMac, expiresAt, revision, state, traffic: inTraffic }
+    const pathMtu = limits?.get(lease.attributes.publicIp) ?? null
+    return {
+      subnet,
+      ipv6Subnet,
+      publicIp,
+      backendType,
+      vtepMac,
+      expiresAt,
+      revision,
+      state,
+      traffic: inTraffic,
+      pathMtu,
+    }
   })
 }
 

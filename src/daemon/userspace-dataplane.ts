@@ -8,6 +8,7 @@ import {
   mergeTraffic,
   type Offender,
   type OpenTun,
+  type OuterDf,
   type PeerTraffic,
   type RecordedStep,
   type UnderlayAddress,
@@ -37,7 +38,7 @@ const TEND_MS = 1000
 export interface UserspaceOptions
   extends Pick<
     RunOptions,
-    'driver' | 'udpGso' | 'tunOffload' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
+    'driver' | 'udpGso' | 'tunOffload' | 'outerDf' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
   > {
   readonly log: Log
   /** Workers stood still for so many milliseconds of CLOCK_MONOTONIC; whether they may go on. Absent: they may. */
@@ -47,6 +48,7 @@ export interface UserspaceOptions
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'
   readonly driver: WorkerDriver
+  readonly outerDf: OuterDf
   readonly #options: UserspaceOptions
   readonly #report: FeatureReport
   readonly #offenders: RecentOffenders
@@ -73,6 +75,7 @@ export class UserspaceDataplane implements Dataplane {
 
   constructor(options: UserspaceOptions) {
     this.driver = options.driver
+    this.outerDf = options.outerDf
     this.#options = options
     this.#report = new FeatureReport(options.log)
     this.#offenders = new RecentOffenders(options.log)
@@ -115,7 +118,10 @@ export class UserspaceDataplane implements Dataplane {
     const joins = (name: FeatureName) => features.some((feature) => feature.name === name && feature.on)
     this.#workers = await WorkerGroup.start({
       driver: this.driver,
-      queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, socketFd: sockets.receiving[index]!.fd })),
+      queues: this.#tuns.map(({ fd }, index) => ({
+        ...{ tunFd: fd, socketFd: sockets.receiving[index]!.fd },
+        ...(sockets.paths[index] === undefined ? {} : { pathFds: sockets.paths[index] }),
+      })),
       senderFds: sockets.sendingFds,
       underlayAddress: local.underlayAddress,
       rawPorts: sockets.rawPorts,
@@ -244,6 +250,10 @@ export class UserspaceDataplane implements Dataplane {
     if (traffic === undefined) return this.#pastTraffic
     mergeTraffic(traffic, this.#pastTraffic ?? new Map())
     return traffic
+  }
+
+  pathLimits(): ReadonlyMap<UnderlayAddress, number> {
+    return this.#workers?.pathLimits() ?? new Map()
   }
 
   workerRestarts(): readonly number[] {

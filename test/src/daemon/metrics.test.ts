@@ -18,6 +18,7 @@ const NONE: MetricFacts = {
   workerRestarts: [0, 0],
   lostTraceRecords: 0,
   peersLastReceive: [],
+  pathMtus: [],
 }
 
 async function page(facts: Partial<MetricFacts> = {}): Promise<string[]> {

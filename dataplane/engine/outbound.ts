@@ -214,9 +214,9 @@ export class Outbound {
     const limit = this.#limits.count === 0 ? this.#mtu : this.#limits.whole(this.#table.peer(entry), this.#mtu)
     const fits = size <= limit
     sink?.step({ kind: 'fit', id, length: size, mtuBytes: limit })
-    if (!fits && !packet.routersMayFragment && !this.#passesAnyway(size, entry)) {
+    if (!fits && !packet.routersMayFragment && size > this.#named(entry)) {
       this.#drop('too-big', id, at, length)
-      this.#icmp.tooBig(id, packet, limit)
+      this.#icmp.tooBig(id, packet, this.#named(entry))
       return
     }
     if (this.#parts.settings.countsHop && !takeHop(this.#memory, packet)) {
@@ -240,9 +240,8 @@ export class Outbound {
     this.#add(id, entry, !fits)
   }
 
-  /** A limit that is not believed holds nobody up: what fits the overlay leaves for the underlay to fragment. */
-  #passesAnyway(size: number, entry: number): boolean {
-    return size <= this.#mtu && !this.#limits.isBelieved(this.#table.peer(entry))
+  #named(entry: number): number {
+    return this.#limits.named(this.#table.peer(entry), this.#mtu)
   }
 
   /** Where DF is set, what does not fit the way leaves without it. */

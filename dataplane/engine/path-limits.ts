@@ -58,9 +58,12 @@ export class PathLimits {
     return limit === undefined ? mtuBytes : Math.max(0, Math.min(limit.bytes, mtuBytes))
   }
 
-  /** Whether senders shall be told of the peer's limit: not when it is absurd. Then what is larger leaves with DF clear. */
-  isBelieved(number: number): boolean {
-    return this.#limits.get(number)?.believed ?? true
+  /**
+   * Largest inner packet that senders shall be told of: not an absurd one. What lies between both leaves with DF clear, for
+   * the underlay to fragment.
+   */
+  named(number: number, mtuBytes: number): number {
+    return this.#limits.get(number)?.believed ? this.whole(number, mtuBytes) : mtuBytes
   }
 
   /**

@@ -49,8 +49,8 @@ export class PathRefusals {
     const packet = this.#packet
     const length = batch.frameBytes[message]! - this.#encapBytes
     const at = this.#memory.iovecAt(batch.iovecAt(message), 0) + this.#encapBytes
-    const limit = this.#limits.whole(peer, mtuBytes)
-    if (length <= limit || !this.#limits.isBelieved(peer)) return
+    const limit = this.#limits.named(peer, mtuBytes)
+    if (length <= limit) return
     // Headers are always in one piece.
     if (packet.read(view, at, length) !== null || packet.routersMayFragment) return
     const id = this.#icmp.sink === null ? 0 : packetId(view, at, length, this.#payloadAt(batch, message))

@@ -41,6 +41,8 @@ export interface LadderPlace {
   /** Between both, by the encapsulation. */
   readonly overheadBytes: number
   readonly port: number
+  /** DF of tunnel packets: where it is set, a path that takes less must be made known by ICMP. */
+  readonly outerDf: 'clear' | 'set'
   /** Whether this node carries IPv6 as well. */
   readonly ipv6: boolean
 }

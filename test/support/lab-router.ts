@@ -32,9 +32,23 @@ export class LabRouter {
     ip('-n', this.#namespace, 'link', 'set', 'switch', 'mtu', String(mtuBytes))
   }
 
-  /** Whether it says anything by ICMP of its own. */
-  async speaks(speaks: boolean): Promise<void> {
+  /** Packets that it has cut so far. */
+  async cut(): Promise<number> {
+    const counters = await run(['nstat', '-asz', 'IpFragOKs'], { namespace: this.#namespace })
+    return Number(/^IpFragOKs\s+(\d+)/m.exec(counters)?.[1])
+  }
+
+  /** Says nothing by ICMP any more. */
+  async fallSilent(): Promise<void> {
     const rules = ['chain silence {', 'type filter hook output priority 0;', 'ip protocol icmp drop', '}'].join('\n')
-    await loadRuleset(replaceTable('ip', 'silence', speaks ? '' : rules), { namespace: this.#namespace })
+    await this.#load(rules)
+  }
+
+  async speak(): Promise<void> {
+    await this.#load('')
+  }
+
+  #load(chains: string): Promise<void> {
+    return loadRuleset(replaceTable('ip', 'silence', chains), { namespace: this.#namespace })
   }
 }

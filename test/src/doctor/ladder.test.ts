@@ -16,6 +16,7 @@ const PLACE: LadderPlace = {
   overlayMtuBytes: 1450,
   overheadBytes: 50,
   port: 8472,
+  outerDf: 'clear',
   ipv6: false,
 }
 
@@ -287,10 +288,15 @@ describe('the peer matrix', () => {
     ['dead', { answers: [] }, 'error', /answers neither/],
     ['no daemon', { answers: ALL.slice(0, 1), refused: true }, 'error', /refuses UDP/],
     ['blocked', { answers: ALL.slice(0, 1) }, 'error', /nothing comes back through the tunnel/],
-    ['a hole', { answers: ALL, limits: { '10.244.2.0': 1400 } }, 'error', /hole in the MTU/],
+    [
+      'a hole',
+      { answers: ALL, limits: { '10.244.2.0': 1400 } },
+      'error',
+      /up to 1400 bytes, those of 1401 to 1450 vanish: there is a hole in the MTU/,
+    ],
     ['ICMP blocked', { answers: ALL.slice(1) }, 'note', /does not answer ICMP/],
   ] as const)('%s', async (_, network, severity, message) => {
-    const findings = judgePeers(await ask(network), status().node)
+    const findings = judgePeers(await ask(network), status().node, PLACE)
     if (severity === null) expect(findings).toEqual([])
     else expect(findings).toMatchObject([{ check: 'peer-matrix', severity, message: expect.stringMatching(message) }])
   })

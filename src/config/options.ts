@@ -88,7 +88,7 @@ export function runOptions(values: FlagValues): RunOptions {
   const workers = values.integer('workers')
   refuseWorkersOf(driver, workers)
   const outerDf = values.choice<OuterDf>('outer-df')
-  if (values.choice<DataplaneKind>('dataplane') !== 'kernel') refuseOuterDfOf(driver, outerDf)
+  if (outerDf === 'set') refuseOuterDf(values.choice<DataplaneKind>('dataplane'), driver)
   const etcd = etcdOf(values)
   return {
     store: values.text('store'),
@@ -226,11 +226,21 @@ export function refuseWorkersOf(driver: WorkerDriver, workers: number): void {
 }
 
 /**
- * DF takes a kernel that says which datagram was too large: it has nobody to say so to where headers are our own, and Node says
- * it when the packet is gone. @throws FlanneletteError `usage`
+ * Whoever sets DF must tell pods what passes. The kernel's VTEP tells nobody whose packets the host forwards; and to our own
+ * the kernel must say which packet was too large, which it does not for headers of our own, and Node does when the packet is
+ * gone. @throws FlanneletteError `usage`
  */
-export function refuseOuterDfOf(driver: WorkerDriver, outerDf: OuterDf): void {
-  if (outerDf === 'clear' || driver === 'offload' || driver === 'plain') return
+function refuseOuterDf(dataplane: DataplaneKind, driver: WorkerDriver): void {
+  if (dataplane !== 'userspace') {
+    throw new FlanneletteError(
+      'usage',
+      `--outer-df set is not for --dataplane ${dataplane}: the kernel would not tell pods`,
+      {
+        remedy: 'leave --outer-df out, or use --dataplane userspace',
+      },
+    )
+  }
+  if (driver === 'offload' || driver === 'plain') return
   throw new FlanneletteError('usage', `--driver ${driver} cannot set DF on tunnel packets`, {
     remedy: 'leave --outer-df out, or use --driver offload or plain',
   })

@@ -96,7 +96,7 @@ test('several workers are for the drivers that sleep in a thread of their own', 
   expect(refused).toEqual(['dgram', 'raw'])
 })
 
-test('DF is for the drivers whose kernel says which packet was too large, and for the kernel itself', () => {
+test('DF is for the drivers whose kernel says which packet was too large, and not for its own VTEP, which tells no pod', () => {
   const refused = DRIVERS.filter((driver) => {
     try {
       return optionsOf({ driver, 'outer-df': 'set' }).outerDf !== 'set'
@@ -106,7 +106,8 @@ test('DF is for the drivers whose kernel says which packet was too large, and fo
     }
   })
   expect(refused).toEqual(['dgram', 'raw'])
-  expect(optionsOf({ driver: 'raw', dataplane: 'kernel', 'outer-df': 'set' }).outerDf).toBe('set')
+  expect(() => optionsOf({ dataplane: 'kernel', 'outer-df': 'set' })).toThrow(/not for --dataplane kernel/)
+  expect(optionsOf({ dataplane: 'kernel', 'outer-df': 'clear' }).outerDf).toBe('clear')
   expect(optionsOf({ driver: 'raw' }).outerDf).toBe('clear')
 })
 

@@ -53,7 +53,7 @@ export async function openSockets(
   if (wanted.driver === 'raw') await refuseWithoutRawSocket()
   const receiving = await openUnderlaySockets(underlayAddress, port, wanted.workers, wanted.outerDf)
   if ('step' in receiving) throw socketError(underlayAddress, port, receiving.errno)
-  const paths = await openPaths(local, wanted)
+  const paths = await openPaths(local, wanted, receiving)
   const rawPorts = { firstPort: port, ports: 1 }
   if (wanted.sourcePorts <= 1) return { receiving, sendingFds: [], paths, rawPorts, missingPorts: 0 }
   // Headers of our own need no socket for each port: any of the kernel's range, as its own VTEP has it.
@@ -66,17 +66,29 @@ export async function openSockets(
   return { receiving, sendingFds, paths, rawPorts, missingPorts: wanted.sourcePorts - sendingFds.length }
 }
 
-async function openPaths({ underlayAddress, port }: VtepOutline, wanted: UnderlaySocketsWanted): Promise<PathFds[]> {
+/** A pair for each worker where DF is set. Without them nobody would be told: `receiving` is closed then as well. */
+async function openPaths(
+  { underlayAddress, port }: VtepOutline,
+  { outerDf, workers }: UnderlaySocketsWanted,
+  receiving: readonly OpenUdpSocket[],
+): Promise<PathFds[]> {
   const paths: PathFds[] = []
-  while (wanted.outerDf === 'set' && paths.length < wanted.workers) {
+  while (outerDf === 'set' && paths.length < workers) {
     const opened = await openUnderlayPaths(underlayAddress)
-    if ('step' in opened) throw socketError(underlayAddress, port, opened.errno)
+    if ('step' in opened) {
+      await closeSockets({ receiving, sendingFds: [], paths })
+      throw socketError(underlayAddress, port, opened.errno)
+    }
     paths.push(opened)
   }
   return paths
 }
 
-export async function closeSockets({ receiving, sendingFds, paths }: UnderlaySockets): Promise<void> {
+export async function closeSockets({
+  receiving,
+  sendingFds,
+  paths,
+}: Pick<UnderlaySockets, 'receiving' | 'sendingFds' | 'paths'>): Promise<void> {
   for (const { fd } of receiving) await closeDescriptor(fd)
   for (const fd of sendingFds) await closeDescriptor(fd)
   for (const { fragmentingFd, probeFd } of paths) {

@@ -47,7 +47,7 @@ function limitedPair(whole: number, options: NodeOptions = {}) {
     const table = encodeForwardingTable(entries, ++generation)
     pair.a.engine.replaceTable(table, ledger.open(table))
   }
-  learn(...entriesFor(NODE_B))
+  learn(...entriesFor(NODE_B, options.encapsulation))
   const send = (...packets: Uint8Array[]) => {
     pair.a.sendFromTun(...packets)
     expect(pair.a.counters.imbalance()).toEqual({ packets: 0, bytes: 0 })
@@ -143,6 +143,14 @@ describe('a packet with DF that is larger than the way takes', () => {
       expect(path.sent).toEqual([{ df: true, frames: 5, frameBytes: WHOLE + 22 }])
     },
   )
+
+  it('is told what plain UDP leaves of the way, which adds less', () => {
+    const { send, path, ledger } = limitedPair(WHOLE, { encapsulation: 'udp' })
+    path.payloads.set(THERE, 1400 - OUTSIDE_UDP)
+    expect(send(fromTun(sized(1472))).told.map(namedMtu)).toEqual([1400 - OVERHEAD_BYTES.udp])
+    expect(send(fromTun(sized(1372))).arrived).toHaveLength(1)
+    expect(ledger.pathLimits()).toEqual(new Map([[THERE, 1372]]))
+  })
 
   it('to another peer passes: each has a limit of its own', () => {
     const { send, learn, path } = limitedPair(WHOLE)

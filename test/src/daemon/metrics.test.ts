@@ -92,6 +92,14 @@ test('what is not known yet is not there; a reservation never ends', async () =>
   expect(lines).toContain('flannelette_store_last_success_timestamp_seconds 12.5')
 })
 
+test('a peer has a path MTU while the way to it is limited', async () => {
+  const pathMtus = [['192.0.2.2', 1350]] as const
+  expect(valuesOf(await page({ pathMtus }), 'peer_path_mtu_bytes')).toEqual([
+    'flannelette_peer_path_mtu_bytes{node="192.0.2.2"} 1350',
+  ])
+  expect(valuesOf(await page(), 'peer_path_mtu_bytes')).toEqual([])
+})
+
 test('peers have a series each unless they are switched off, and lose it when they go', async () => {
   let peersLastReceive: MetricFacts['peersLastReceive'] = [['192.0.2.2', 0]]
   const metrics = new Metrics(() => ({ ...NONE, peersLastReceive }))

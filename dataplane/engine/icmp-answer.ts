@@ -91,7 +91,7 @@ export class IcmpAnswer {
     const { view } = this.#memory
     const { counters, device, settings, nowMs } = this.#parts
     const [type, code] = packet.version === 4 ? answer.v4 : answer.v6
-    const canSay = packet.version === 4 || settings.overlayIpv6 !== null
+    const canSay = (packet.version === 4 ? settings.overlayAddress : settings.overlayIpv6) !== null
     const suppressed = !canSay || !mayAnswer(view, packet) || !this.#limit.take(sourceHash(view, packet), nowMs())
     this.sink?.step({
       kind: 'icmp-answer',
@@ -119,7 +119,7 @@ export class IcmpAnswer {
     const icmp = at + ipv4.HEADER_LEN
     const quoted = Math.min(packet.length, packet.ipBytes + QUOTED_PAYLOAD_BYTES)
     const total = ipv4.HEADER_LEN + icmpv4.HEADER_LEN + quoted
-    const source = this.#parts.settings.overlayAddress
+    const source = this.#parts.settings.overlayAddress ?? 0
     const destination = ipv4.getSource(view, packet.at)
     ipv4.emit({ ...IPV4_HEADER, totalLength: total, source, destination }, bytes, at)
     setHeaderChecksum(this.#memory, at, ipv4.HEADER_LEN)

@@ -7,15 +7,17 @@ import type { InnerPacket } from './inner-packet.ts'
 const WORDS = 4
 
 export class OwnSubnets {
+  readonly #hasIpv4: boolean
   readonly #ipv4Prefix: number
   readonly #ipv4Mask: number
   readonly #hasIpv6: boolean
   readonly #prefix: Int32Array
   readonly #mask: Int32Array
 
-  constructor(ipv4: Ipv4Prefix, ipv6: Ipv6Prefix | null) {
-    this.#ipv4Prefix = ipv4.address | 0
-    this.#ipv4Mask = maskOf(ipv4.length) | 0
+  constructor(ipv4: Ipv4Prefix | null, ipv6: Ipv6Prefix | null) {
+    this.#hasIpv4 = ipv4 !== null
+    this.#ipv4Prefix = (ipv4?.address ?? 0) | 0
+    this.#ipv4Mask = maskOf(ipv4?.length ?? 0) | 0
     this.#hasIpv6 = ipv6 !== null
     this.#prefix = wordsOf(ipv6?.address ?? 0n)
     this.#mask = wordsOf(maskOfIpv6(ipv6?.length ?? 0))
@@ -30,7 +32,7 @@ export class OwnSubnets {
   }
 
   #contains(view: DataView, version: number, at: number): boolean {
-    if (version === 4) return (view.getInt32(at) & this.#ipv4Mask) === this.#ipv4Prefix
+    if (version === 4) return this.#hasIpv4 && (view.getInt32(at) & this.#ipv4Mask) === this.#ipv4Prefix
     if (!this.#hasIpv6) return false
     for (let word = 0; word < WORDS; word++) {
       if ((view.getInt32(at + word * 4) & this.#mask[word]!) !== this.#prefix[word]) return false

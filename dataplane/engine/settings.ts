@@ -8,12 +8,12 @@ import type { Ipv4Prefix, Ipv6Prefix, Prefix } from '../wire/prefix.ts'
 export type SourceCheckMode = 'strict' | 'peer' | 'off'
 
 export interface EngineSettings {
-  /** Our own overlay address, the source of ICMP answers. Unsigned 32-bit. */
-  readonly overlayAddress: number
+  /** Our own overlay address, the source of ICMP answers; `null` when the node has none. Unsigned 32-bit. */
+  readonly overlayAddress: number | null
   /** Our own IPv6 overlay address, `null` when the node has none: no ICMPv6 answers then. Unsigned 128-bit. */
   readonly overlayIpv6: bigint | null
-  /** Our own subnets: what inbound packets must be for. */
-  readonly subnet: Ipv4Prefix
+  /** Our own subnets: what inbound packets must be for. `null` where a family does not cross. */
+  readonly subnet: Ipv4Prefix | null
   readonly ipv6Subnet: Ipv6Prefix | null
   /** Largest inner packet that the tunnel takes without outer fragments, in bytes. */
   readonly mtuBytes: number

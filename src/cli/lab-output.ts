@@ -13,7 +13,7 @@ export function statusText(report: LabReport, terminal: Terminal): string {
     ['HOST', 'DATAPLANE', 'DRIVER', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
     report.hosts.map((host) => [
       host.name,
-      host.dataplane,
+      host.status?.dataplane ?? host.dataplane,
       driverOf(host),
       daemonText(host, terminal),
       host.underlayAddress,
@@ -23,7 +23,7 @@ export function statusText(report: LabReport, terminal: Terminal): string {
     ]),
   )
   const pods = table(
-    ['POD', 'HOST', 'ADDRESS', ...(report.options.ipv6 ? ['IPV6'] : [])],
+    ['POD', 'HOST', 'ADDRESS', ...(report.pods.some(({ ipv6Address }) => ipv6Address !== null) ? ['IPV6'] : [])],
     report.pods.map((pod) => [pod.name, pod.host, pod.address, ...(pod.ipv6Address === null ? [] : [pod.ipv6Address])]),
   )
   const faults = report.faults.length === 0 ? 'none' : report.faults.map(describeFault).join(', ')

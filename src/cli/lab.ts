@@ -14,7 +14,9 @@ import type { AddressFamily } from '../lab/ping.ts'
 import {
   LAB_BACKENDS,
   LAB_DEFAULTS,
+  LAB_FAMILIES,
   type LabBackend,
+  type LabFamily,
   type LabOptions,
   UNDERLAY_KINDS,
   type UnderlayKind,
@@ -35,6 +37,7 @@ const EXAMPLES = `Examples:
   flannelette lab up                                   3 hosts, 2 pods each
   flannelette lab up --hosts 4 --kernel host2,host3    two of them with the kernel's VTEP
   flannelette lab up --ipv6                            pods with IPv6 addresses as well
+  flannelette lab up --family dual                     the same, by tunnels between IPv6 addresses of hosts
   flannelette lab ping all                             every pair of pods; with -6 by IPv6
   flannelette lab iperf pod1.1 pod3.1 --time 5
   flannelette lab exec pod1.1 -- ip route
@@ -75,9 +78,11 @@ interface UpFlags extends CommonFlags {
   readonly hosts: number
   readonly pods: number
   readonly kernel: readonly string[]
+  readonly auto: readonly string[]
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   readonly direct?: boolean
+  readonly family: LabFamily
   readonly ipv6?: boolean
   readonly nftables?: boolean
   readonly udpChecksum: 'on' | 'off'
@@ -90,6 +95,7 @@ function upCommand(): Command {
     .option('--hosts <n>', 'number of hosts', wholeNumber, LAB_DEFAULTS.hosts)
     .option('--pods <n>', 'pods on each host', wholeNumber, LAB_DEFAULTS.pods)
     .option('--kernel <hosts>', 'hosts with the kernel as dataplane: host2,host3', commaList, [])
+    .option('--auto <hosts>', 'hosts that take the kernel as dataplane where they can', commaList, [])
     .addOption(
       new Option('--backend <type>', 'backend of the network').choices(LAB_BACKENDS).default(LAB_DEFAULTS.backend),
     )
@@ -102,6 +108,11 @@ function upCommand(): Command {
         .default('veth'),
     )
     .option('--direct', 'two hosts joined by one link, without a switch')
+    .addOption(
+      new Option('--family <family>', 'addresses of hosts and pods, and tunnels between them')
+        .choices([...LAB_FAMILIES])
+        .default(LAB_DEFAULTS.family),
+    )
     .option('--ipv6', 'IPv6 addresses for the pods as well, carried over the IPv4 underlay')
     .option('--nftables', 'firewall rules of the daemons in nftables form')
     .addOption(
@@ -122,9 +133,9 @@ function upCommand(): Command {
 }
 
 function labOptions(flags: UpFlags): LabOptions {
-  const { name, hosts, pods, kernel, backend, underlay } = flags
+  const { name, hosts, pods, kernel, auto, backend, underlay, family } = flags
   return {
-    ...{ name, hosts, pods, kernel, backend, underlay },
+    ...{ name, hosts, pods, kernel, auto, backend, underlay, family },
     direct: flags.direct === true,
     ipv6: flags.ipv6 === true,
     nftables: flags.nftables === true,

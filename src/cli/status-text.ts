@@ -41,8 +41,9 @@ export function peerNames({ status }: StatusReport): string {
 function heading({ daemon, ready, status }: StatusReport, terminal: Terminal): string {
   const state = daemon === 'dead' ? 'not answering' : status.state
   const how = status.dataplane === 'kernel' ? 'kernel dataplane' : `${status.dataplane} dataplane, ${status.driver}`
+  const why = status.dataplaneWhy == null ? '' : ` (${status.dataplaneWhy})`
   const who = status.lease?.publicIp ?? status.node?.underlayAddress ?? 'this node'
-  return `${mark(ready, terminal)} ${paint('bold', `${who} ${state}`, terminal)} · ${how} · pid ${status.pid}\n`
+  return `${mark(ready, terminal)} ${paint('bold', `${who} ${state}`, terminal)} · ${how}${why} · pid ${status.pid}\n`
 }
 
 function facts({ status }: StatusReport, nowMs: number): string {

@@ -1,12 +1,14 @@
 // Looks at a network config for a person: not the first mistake but all of them, each with its place; keys that nobody
 // reads; and what the config comes to. The rules are those of the start (network-config.ts, tunnel-backend.ts): after
 // each mistake they are asked again with that field left out.
-import { formatIpv4, formatIpv6, formatPrefix, OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import { formatIpv4, formatIpv6, formatPrefix } from '../../dataplane/index.ts'
 import { asConfigError, ConfigError } from './config-error.ts'
 import { type JsonMember, type JsonNode, memberOf, type Place, parseJson, placeOf } from './json-document.ts'
 import { JsonFields } from './json-fields.ts'
+import { overheadBytes } from './mtu.ts'
 import { nearest } from './nearest-word.ts'
 import { KNOWN_BACKENDS, type NetworkConfig, readNetworkConfig } from './network-config.ts'
+import type { Ipv6SubnetRange, SubnetRange } from './subnet-range.ts'
 import { type TunnelBackend, tunnelBackend } from './tunnel-backend.ts'
 
 export interface Finding extends Place {
@@ -223,14 +225,17 @@ function fieldIn(notice: string): string {
 }
 
 function derivedOf({ config, backend }: { config: NetworkConfig; backend: TunnelBackend }): Record<string, string> {
-  const { ipv6 } = config
-  const overhead = OVERHEAD_BYTES[backend.encapsulation]
-  const underlay = backend.mtuBytes === null ? "the interface's" : String(backend.mtuBytes)
+  const { ipv4, ipv6 } = config
+  const overIpv6 = backend.underlay === 'ipv6'
   return {
-    Network: formatPrefix(config.network),
-    SubnetLen: String(config.subnetLength),
-    SubnetMin: formatIpv4(config.subnetMin),
-    SubnetMax: formatIpv4(config.subnetMax),
+    ...(ipv4 === null
+      ? {}
+      : {
+          Network: formatPrefix(ipv4.network),
+          SubnetLen: String(ipv4.subnetLength),
+          SubnetMin: formatIpv4(ipv4.subnetMin),
+          SubnetMax: formatIpv4(ipv4.subnetMax),
+        }),
     ...(ipv6 === null
       ? {}
       : {
@@ -245,15 +250,24 @@ function derivedOf({ config, backend }: { config: NetworkConfig; backend: Tunnel
     ...(backend.encapsulation === 'vxlan' ? { VNI: String(backend.vni) } : {}),
     port: `UDP ${backend.port}`,
     device: backend.deviceName,
-    MTU: `${underlay} − ${overhead}${backend.mtuBytes === null ? '' : ` = ${backend.mtuBytes - overhead}`}`,
+    MTU: mtuOf(backend, overIpv6),
+    ...(backend.ipv6DeviceName === null ? {} : { IPv6: `${backend.ipv6DeviceName}, MTU ${mtuOf(backend, true)}` }),
   }
 }
 
+function mtuOf({ encapsulation, mtuBytes }: TunnelBackend, overIpv6: boolean): string {
+  const overhead = overheadBytes(encapsulation, overIpv6)
+  return mtuBytes === null ? `the interface's − ${overhead}` : `${mtuBytes} − ${overhead} = ${mtuBytes - overhead}`
+}
+
 /** A bridge has an address in each subnet; the first and the last one are nobody's. */
-function capacityOf({ subnetMin, subnetMax, subnetLength, ipv6 }: NetworkConfig): string {
-  const subnets = (subnetMax - subnetMin) / 2 ** (32 - subnetLength) + 1
-  const ipv6Subnets =
-    ipv6 === null ? null : (ipv6.subnetMax - ipv6.subnetMin) / (1n << BigInt(128 - ipv6.subnetLength)) + 1n
-  const nodes = ipv6Subnets !== null && ipv6Subnets < BigInt(subnets) ? Number(ipv6Subnets) : subnets
-  return `${nodes} ${nodes === 1 ? 'node' : 'nodes'}, ${2 ** (32 - subnetLength) - 3} pods each`
+function capacityOf({ ipv4, ipv6 }: NetworkConfig): string {
+  const subnets = [ipv4 === null ? [] : subnetsIn(ipv4, 32), ipv6 === null ? [] : subnetsIn(ipv6, 128)].flat()
+  const [least = 0n] = subnets.sort((a, b) => (a < b ? -1 : 1))
+  const nodes = `${least} ${least === 1n ? 'node' : 'nodes'}`
+  return ipv4 === null ? nodes : `${nodes}, ${2 ** (32 - ipv4.subnetLength) - 3} pods each`
+}
+
+function subnetsIn({ subnetMin, subnetMax, subnetLength }: SubnetRange | Ipv6SubnetRange, bits: number): bigint {
+  return (BigInt(subnetMax) - BigInt(subnetMin)) / (1n << BigInt(bits - subnetLength)) + 1n
 }

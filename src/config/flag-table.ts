@@ -94,7 +94,7 @@ export const FLAGS: readonly Flag[] = [
   flannel('iface-regex', 'list', 'pattern', '', 'the same by a pattern for its address, else its name (repeatable)'),
   text('iface-can-reach', 'address', '', 'the interface by which this address is reached'),
   text('public-ip', 'address', '', 'address that peers send to (default: that of the interface)'),
-  text('public-ipv6', 'address', '', 'no effect: tunnels are between IPv4 addresses', IGNORED),
+  text('public-ipv6', 'address', '', 'the same for a tunnel between IPv6 addresses'),
   text('subnet-file', 'path', DEFAULT_SUBNET_FILE, "this node's subnet and MTU, for CNI plugins"),
   flag(
     'docker-opts-file',
@@ -135,7 +135,7 @@ export const FLAGS: readonly Flag[] = [
   ),
   choice('metrics-peers', 'mode', ['on', 'off'], 'a metric for each peer'),
   flag('api-socket', 'text', 'path', '', 'local socket for other commands (default: api.sock in the state directory)'),
-  choice('dataplane', 'kind', ['userspace', 'kernel'], 'who moves packets'),
+  choice('dataplane', 'kind', ['userspace', 'kernel', 'auto'], 'who moves packets; auto: the kernel where it can'),
   choice('driver', 'kind', DRIVERS, 'how the userspace dataplane moves them', USERSPACE),
   choice('udp-gso', 'mode', ['auto', 'on', 'off'], 'trains of datagrams sent as one', USERSPACE),
   choice('tun-offload', 'mode', ['on', 'off'], 'super-packets and open checksums on the device', USERSPACE),

@@ -1,12 +1,17 @@
 // How large an inner packet may be. The `MTU` of flannel's config is the underlay's: what encapsulation adds is
 // subtracted from it.
-import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import {
+  LEAST_IPV4_MTU_BYTES,
+  LEAST_IPV6_MTU_BYTES,
+  OVERHEAD_BYTES,
+  WIDE_OVERHEAD_BYTES,
+} from '../../dataplane/index.ts'
 
-/** Smallest MTU of an overlay, in bytes: every IPv4 host must take packets of this size, RFC 791 section 3.1. */
-export const SMALLEST_OVERLAY_BYTES = 576
+/** Smallest MTU of an overlay, in bytes. */
+export const SMALLEST_OVERLAY_BYTES = LEAST_IPV4_MTU_BYTES
 
-/** The same for an overlay that carries IPv6, RFC 8200 section 5; Linux takes IPv6 off a device with less. */
-const SMALLEST_IPV6_OVERLAY_BYTES = 1280
+/** The same for an overlay that carries IPv6; Linux takes IPv6 off a device with less. */
+const SMALLEST_IPV6_OVERLAY_BYTES = LEAST_IPV6_MTU_BYTES
 
 export interface MtuChoice {
   /** MTU of the overlay device, and `FLANNEL_MTU`. */
@@ -22,13 +27,19 @@ export function smallestOverlayBytes(hasIpv6: boolean): number {
   return hasIpv6 ? SMALLEST_IPV6_OVERLAY_BYTES : SMALLEST_OVERLAY_BYTES
 }
 
+/** What a tunnel adds to a packet, in bytes: more between IPv6 addresses of hosts. */
+export function overheadBytes(encapsulation: keyof typeof OVERHEAD_BYTES, overIpv6: boolean): number {
+  return (overIpv6 ? WIDE_OVERHEAD_BYTES : OVERHEAD_BYTES)[encapsulation]
+}
+
 /** The overlay MTU. `configured` is the config's underlay MTU in bytes, `null` to take the interface's. */
 export function chooseMtu(
   encapsulation: keyof typeof OVERHEAD_BYTES,
   interfaceBytes: number,
   configured: number | null,
+  overIpv6 = false,
 ): MtuChoice {
-  const overhead = OVERHEAD_BYTES[encapsulation]
+  const overhead = overheadBytes(encapsulation, overIpv6)
   const underlay = configured ?? interfaceBytes
   const overlayBytes = underlay - overhead
   const warning =
@@ -42,6 +53,8 @@ export function chooseMtu(
 export interface RunningOverlay {
   readonly mtuBytes: number
   readonly hasIpv6: boolean
+  /** Whether the tunnel is between IPv6 addresses of hosts. */
+  readonly overIpv6?: boolean
 }
 
 /** What another MTU of the interface means for a node that runs. */
@@ -57,9 +70,9 @@ export function followMtu(
   encapsulation: keyof typeof OVERHEAD_BYTES,
   interfaceBytes: number,
   configured: number | null,
-  { mtuBytes, hasIpv6 }: RunningOverlay,
+  { mtuBytes, hasIpv6, overIpv6 = false }: RunningOverlay,
 ): MtuChange {
-  const { overlayBytes, how, warning } = chooseMtu(encapsulation, interfaceBytes, configured)
+  const { overlayBytes, how, warning } = chooseMtu(encapsulation, interfaceBytes, configured, overIpv6)
   const stays = `the interface has an MTU of ${interfaceBytes} now, the overlay keeps ${mtuBytes}`
   if (configured !== null) {
     const danger = warning === null ? '' : `; ${warning}`

@@ -19,8 +19,10 @@ export const KNOWN_BACKENDS = [
 ] as const
 export type BackendType = (typeof KNOWN_BACKENDS)[number]
 
-export interface NetworkConfig extends SubnetRange {
-  /** The IPv6 half, `null` without `EnableIPv6`. */
+export interface NetworkConfig {
+  /** `null` with `EnableIPv4` false: there is an IPv6 half then. */
+  readonly ipv4: SubnetRange | null
+  /** `null` without `EnableIPv6`. */
   readonly ipv6: Ipv6SubnetRange | null
   readonly enableNftables: boolean
   readonly backendType: BackendType
@@ -42,20 +44,27 @@ export function parseNetworkConfig(text: string): NetworkConfig {
 export function readNetworkConfig(text: string, document: JsonNode): NetworkConfig {
   const fields = new JsonFields(text, document, 'the network config')
   const enableIpv6 = fields.boolean('EnableIPv6', false)
-  requireIpv4(fields.boolean('EnableIPv4', true), enableIpv6)
-  const range = ipv4Range({
+  const enableIpv4 = fields.boolean('EnableIPv4', true)
+  requireFamily(enableIpv4, enableIpv6)
+  const given = readIpv4Range(fields)
+  const ipv4 = enableIpv4 ? ipv4Range(given) : null
+  const ipv6 = readIpv6Range(fields)
+  const backend = asConfigError(() => readBackend(text, fields.node('Backend')), 'Backend')
+  const enableNftables = fields.boolean('EnableNFTables', false)
+  return { ipv4, ipv6: enableIpv6 ? ipv6Range(ipv6) : null, enableNftables, ...backend }
+}
+
+/** Decoded whether it is used or not, as Go does: a mistake in it is a mistake. */
+function readIpv4Range(fields: JsonFields) {
+  return {
     network: fields.ipv4Prefix('Network'),
     length: fields.integer('SubnetLen', 0, { unsigned: true }),
     min: fields.ipv4('SubnetMin') ?? 0,
     max: fields.ipv4('SubnetMax') ?? 0,
-  })
-  const ipv6 = readIpv6Range(fields)
-  const backend = asConfigError(() => readBackend(text, fields.node('Backend')), 'Backend')
-  const enableNftables = fields.boolean('EnableNFTables', false)
-  return { ...range, ipv6: enableIpv6 ? ipv6Range(ipv6) : null, enableNftables, ...backend }
+  }
 }
 
-/** Decoded whether it is used or not, as Go does: a mistake in it is a mistake. */
+/** The same for IPv6. */
 function readIpv6Range(fields: JsonFields) {
   return {
     network: fields.ipv6Prefix('IPv6Network'),
@@ -65,10 +74,8 @@ function readIpv6Range(fields: JsonFields) {
   }
 }
 
-function requireIpv4(enableIpv4: boolean, enableIpv6: boolean): void {
-  if (enableIpv4) return
-  if (enableIpv6)
-    throw invalid('EnableIPv4', 'is false, but this version needs IPv4 beside IPv6', 'leave EnableIPv4 out')
+function requireFamily(enableIpv4: boolean, enableIpv6: boolean): void {
+  if (enableIpv4 || enableIpv6) return
   throw invalid('EnableIPv4', 'and EnableIPv6 are both false', 'leave EnableIPv4 out, or set it to true')
 }
 

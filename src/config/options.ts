@@ -1,14 +1,18 @@
 // What `flannelette run` was asked to do, after parsing: values checked, units in the names.
 import { isIP } from 'node:net'
 import {
+  containsAddress,
   isUnicast,
+  NON_UNICAST_IPV6_PREFIXES,
   type OuterDf,
   type Prefix,
   parseIpv4,
+  parseIpv6,
   parseIpv6Prefix,
   parsePrefix,
   type SourceCheckMode,
   type UdpGsoMode,
+  type UnderlayAddress,
   type WorkerDriver,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -16,7 +20,7 @@ import type { LogFormat } from '../log.ts'
 import { type EtcdOptions, etcdOptions } from './etcd-options.ts'
 import type { FlagValues, SaidValue } from './flag-values.ts'
 
-export type DataplaneKind = 'userspace' | 'kernel'
+export type DataplaneKind = 'userspace' | 'kernel' | 'auto'
 
 /** What to listen on. */
 export interface Endpoint {
@@ -27,14 +31,16 @@ export interface Endpoint {
 
 /** What the underlay interface is chosen by; empty and absent: the default route. */
 export interface UnderlayWishes {
-  /** Names or IPv4 addresses, the first that will do is taken. */
+  /** Names or addresses, the first that will do is taken. */
   readonly ifaces: readonly string[]
   /** Patterns for an address, else for a name; after `ifaces`. */
   readonly ifaceRegexes: readonly RegExp[]
-  /** Unsigned 32-bit; after `ifaceRegexes`. */
-  readonly ifaceCanReach?: number
+  /** After `ifaceRegexes`. */
+  readonly ifaceCanReach?: UnderlayAddress
   /** Unsigned 32-bit IPv4 address that peers send to. Alone, it names the interface as well. */
   readonly publicIp?: number
+  /** The same for IPv6, unsigned 128-bit. */
+  readonly publicIpv6?: bigint
 }
 
 export interface RunOptions extends UnderlayWishes {
@@ -128,6 +134,7 @@ export function runOptions(values: FlagValues): RunOptions {
 /** One notice for each flag that was set and that the chosen dataplane does not look at. */
 function flagsWithoutEffect(values: FlagValues): string[] {
   const chosen = values.choice<DataplaneKind>('dataplane')
+  if (chosen === 'auto') return [] // each of them counts for one of the two
   return values.settings
     .filter(({ flag, origin }) => origin !== 'default' && flag.dataplane !== 'both' && flag.dataplane !== chosen)
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
@@ -167,23 +174,33 @@ function etcdOf(values: FlagValues): EtcdOptions {
 function underlayWishes(values: FlagValues): UnderlayWishes {
   const canReach = values.said('iface-can-reach')
   const publicIp = values.said('public-ip')
+  const publicIpv6 = values.said('public-ipv6')
   return {
     ifaces: values.list('iface').map(({ text }) => text),
     ifaceRegexes: values.list('iface-regex').map(parsePattern),
-    ...(canReach === null ? {} : { ifaceCanReach: parseHostAddress(canReach) }),
-    ...(publicIp === null ? {} : { publicIp: parseHostAddress(publicIp) }),
+    ...(canReach === null ? {} : { ifaceCanReach: hostIpv4(canReach) ?? hostIpv6(canReach) ?? refuseHost(canReach) }),
+    ...(publicIp === null ? {} : { publicIp: hostIpv4(publicIp) ?? refuseHost(publicIp, 'IPv4 ') }),
+    ...(publicIpv6 === null ? {} : { publicIpv6: hostIpv6(publicIpv6) ?? refuseHost(publicIpv6, 'IPv6 ') }),
   }
 }
 
-/** `--public-ip`, `--iface-can-reach`. @throws FlanneletteError `usage` */
-function parseHostAddress({ text, said }: SaidValue): number {
+function hostIpv4({ text }: SaidValue): number | null {
   const address = parseIpv4(text)
-  if (address === null || !isUnicast(address)) {
-    throw new FlanneletteError('usage', `${said} is not the IPv4 address of a host`, {
-      remedy: 'give one, or leave it out',
-    })
-  }
-  return address
+  return address === null || !isUnicast(address) ? null : address
+}
+
+/** A link-local address is none that could be reached without saying by which interface. */
+function hostIpv6({ text }: SaidValue): bigint | null {
+  const address = parseIpv6(text)
+  const isHost = address !== null && !NON_UNICAST_IPV6_PREFIXES.some((prefix) => containsAddress(prefix, address))
+  return isHost ? address : null
+}
+
+/** @throws FlanneletteError `usage` */
+function refuseHost({ said }: SaidValue, family = ''): never {
+  throw new FlanneletteError('usage', `${said} is not the ${family}address of a host`, {
+    remedy: 'give one, or leave it out',
+  })
 }
 
 /**

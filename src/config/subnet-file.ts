@@ -17,8 +17,9 @@ import { FlanneletteError } from '../errors.ts'
 export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env'
 
 export interface SubnetFile {
-  readonly network: Ipv4Prefix
-  readonly subnet: Ipv4Prefix
+  /** Both `null` where IPv4 is off. */
+  readonly network: Ipv4Prefix | null
+  readonly subnet: Ipv4Prefix | null
   /** The IPv6 half, `null` without one. */
   readonly ipv6: { readonly network: Ipv6Prefix; readonly subnet: Ipv6Prefix } | null
   readonly mtuBytes: number
@@ -27,7 +28,14 @@ export interface SubnetFile {
 
 /** The file's text. `FLANNEL_SUBNET` and `FLANNEL_IPV6_SUBNET` are first host addresses: the bridge's own. */
 export function formatSubnetFile(file: SubnetFile): string {
-  const { ipv6 } = file
+  const { network, subnet, ipv6 } = file
+  const ipv4Lines =
+    network === null || subnet === null
+      ? []
+      : [
+          `FLANNEL_NETWORK=${formatPrefix(network)}`,
+          `FLANNEL_SUBNET=${formatAddress(subnet.address + 1)}/${subnet.length}`,
+        ]
   const ipv6Lines =
     ipv6 === null
       ? []
@@ -35,14 +43,7 @@ export function formatSubnetFile(file: SubnetFile): string {
           `FLANNEL_IPV6_NETWORK=${formatPrefix(ipv6.network)}`,
           `FLANNEL_IPV6_SUBNET=${formatAddress(ipv6.subnet.address + 1n)}/${ipv6.subnet.length}`,
         ]
-  return [
-    `FLANNEL_NETWORK=${formatPrefix(file.network)}`,
-    `FLANNEL_SUBNET=${formatAddress(file.subnet.address + 1)}/${file.subnet.length}`,
-    ...ipv6Lines,
-    `FLANNEL_MTU=${file.mtuBytes}`,
-    `FLANNEL_IPMASQ=${file.ipMasq}`,
-    '',
-  ].join('\n')
+  return [...ipv4Lines, ...ipv6Lines, `FLANNEL_MTU=${file.mtuBytes}`, `FLANNEL_IPMASQ=${file.ipMasq}`, ''].join('\n')
 }
 
 /**

@@ -13,18 +13,28 @@ const DEFAULT_UDP_PORT = 8285
 /** Smallest underlay MTU that leaves enough for the overlay. */
 const SMALLEST_MTU_BYTES = SMALLEST_OVERLAY_BYTES + OVERHEAD_BYTES.vxlan
 
+/** Between which addresses of hosts the tunnels are: `dual` has one of each, with a device for each family of pods. */
+export type UnderlayFamilies = 'ipv4' | 'ipv6' | 'dual'
+
 export interface TunnelBackend {
   readonly encapsulation: 'vxlan' | 'udp'
   /** The type as leases name it: flannel's `udp` backend leaves it empty. */
   readonly leaseType: string
-  /** Name of the overlay device, as flannel names it. */
+  readonly underlay: UnderlayFamilies
+  /** Name of the overlay device, as flannel names it; with `dual` of the one over IPv4. */
   readonly deviceName: string
+  /** With `dual` the device of the tunnel over IPv6, else `null`. */
+  readonly ipv6DeviceName: string | null
   /** 1 to 16777215; 0 where there is none. */
   readonly vni: number
   /** UDP port, 1 to 65535, equal on all nodes. */
   readonly port: number
   /** Underlay MTU in bytes; `null` to take the interface's. */
   readonly mtuBytes: number | null
+  /** `GBP`: marks of packets cross the tunnel. Absent: they do not. */
+  readonly groupPolicy?: boolean
+  /** `Learning`: the kernel's device learns MACs. Absent: it does not. */
+  readonly learning?: boolean
   /** What a person should read once. */
   readonly notices: readonly string[]
 }
@@ -34,7 +44,6 @@ export interface TunnelBackend {
  * value out of range, or an option that would silently lose packets here
  */
 export function tunnelBackend(config: NetworkConfig): TunnelBackend {
-  requireIpv6Way(config)
   if (config.backendType === 'vxlan') return vxlanBackend(config)
   if (config.backendType === 'udp') return udpBackend(config)
   const remedy = 'set "Backend": {"Type": "vxlan"} or {"Type": "udp"}'
@@ -48,26 +57,25 @@ export function tunnelBackend(config: NetworkConfig): TunnelBackend {
 /** Our own key beside flannel's: IPv6 packets of pods ride through the IPv4 tunnel, device, MAC and port of IPv4. */
 const IPV6_KEY = 'IPv6OverIPv4'
 
-/** IPv6 needs to be told how it crosses: there is no tunnel between IPv6 addresses of hosts yet. */
-function requireIpv6Way({ ipv6, backend, backendType }: NetworkConfig): void {
-  if (ipv6 === null) return
-  if (backendType !== 'vxlan') {
-    throw invalid('EnableIPv6', `is true, but backend "${backendType}" carries IPv4 only`, 'take Backend.Type "vxlan"')
-  }
-  if (asConfigError(() => backend?.boolean(IPV6_KEY, false), 'Backend') === true) return
-  throw invalid(
-    'EnableIPv6',
-    'is true, but this version has no tunnel over IPv6 yet',
-    `add "${IPV6_KEY}": true to Backend to carry IPv6 of pods through the IPv4 tunnel`,
-  )
+/** As flannel has it IPv6 goes between IPv6 addresses of hosts, unless our own key says otherwise. */
+function underlayOf({ ipv4, ipv6 }: NetworkConfig, ridesOverIpv4: boolean): UnderlayFamilies {
+  if (ipv6 === null) return 'ipv4'
+  if (ipv4 !== null) return ridesOverIpv4 ? 'ipv4' : 'dual'
+  if (!ridesOverIpv4) return 'ipv6'
+  throw invalid(`Backend.${IPV6_KEY}`, 'is true, but EnableIPv4 is false: there is no IPv4 tunnel', 'leave it out')
 }
 
 /** The plain UDP backend: a port and nothing else. There is no `MTU` key in flannel's. */
-function udpBackend({ backend }: NetworkConfig): TunnelBackend {
+function udpBackend({ backend, ipv4, ipv6 }: NetworkConfig): TunnelBackend {
+  if (ipv4 === null || ipv6 !== null) {
+    throw invalid('EnableIPv6', 'is true, but backend "udp" carries IPv4 only', 'take Backend.Type "vxlan"')
+  }
   const common = {
     encapsulation: 'udp',
     leaseType: '',
+    underlay: 'ipv4',
     deviceName: 'flannel0',
+    ipv6DeviceName: null,
     vni: 0,
     mtuBytes: null,
     notices: [],
@@ -82,7 +90,8 @@ function portOf(fields: JsonFields, usual: number): number {
   return port
 }
 
-function vxlanBackend({ backend: fields, ipv6 }: NetworkConfig): TunnelBackend {
+function vxlanBackend(config: NetworkConfig): TunnelBackend {
+  const { backend: fields, ipv6 } = config
   if (fields === null) throw invalid('Backend', 'is missing')
   return asConfigError(() => {
     const vni = fields.integer('VNI', 1)
@@ -92,21 +101,30 @@ function vxlanBackend({ backend: fields, ipv6 }: NetworkConfig): TunnelBackend {
     if (mtu !== 0 && (mtu < SMALLEST_MTU_BYTES || mtu > 65535)) {
       throw fields.refusal('MTU', `must be the underlay's MTU, ${SMALLEST_MTU_BYTES} to 65535, or left out`)
     }
-    if (fields.boolean('GBP', false)) {
-      throw fields.refusal('GBP', 'is not supported yet: packets with a policy mark would be lost; set it to false')
-    }
+    const [groupPolicy, learning] = [fields.boolean('GBP', false), fields.boolean('Learning', false)]
     const notices: string[] = []
-    if (ipv6 === null && fields.boolean(IPV6_KEY, false)) {
+    const ridesOverIpv4 = fields.boolean(IPV6_KEY, false)
+    if (groupPolicy) {
+      notices.push('Backend.GBP needs --dataplane kernel or auto: only the kernel sees the marks of packets')
+    }
+    if (ipv6 === null && ridesOverIpv4) {
       notices.push(`Backend.${IPV6_KEY} has no effect without EnableIPv6`)
     }
-    if (fields.boolean('Learning', false)) {
-      notices.push('Backend.Learning has no effect: every peer address comes from the leases')
+    if (learning) {
+      notices.push('Backend.Learning has an effect with the kernel dataplane only, and no use: leases name every MAC')
     }
     if (fields.boolean('DirectRouting', false)) {
       notices.push('Backend.DirectRouting is not supported yet: packets to all peers are encapsulated')
     }
-    const names = { encapsulation: 'vxlan', leaseType: 'vxlan', deviceName: vxlanDeviceName(vni) } as const
-    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, notices }
+    const underlay = underlayOf(config, ridesOverIpv4)
+    const names = {
+      encapsulation: 'vxlan',
+      leaseType: 'vxlan',
+      underlay,
+      deviceName: underlay === 'ipv6' ? vxlanIpv6DeviceName(vni) : vxlanDeviceName(vni),
+      ipv6DeviceName: underlay === 'dual' ? vxlanIpv6DeviceName(vni) : null,
+    } as const
+    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, groupPolicy, learning, notices }
   }, 'Backend')
 }
 
@@ -120,4 +138,10 @@ const MAX_NAME_LENGTH = 15
 export function vxlanDeviceName(vni: number): string {
   const name = `flannel.${vni}`
   return name.length <= MAX_NAME_LENGTH ? name : `flannel.x${vni.toString(16)}`
+}
+
+/** The same for `flannel-v6.<VNI>`, the device of the tunnel over IPv6: too long from VNI 10,000 on. */
+export function vxlanIpv6DeviceName(vni: number): string {
+  const name = `flannel-v6.${vni}`
+  return name.length <= MAX_NAME_LENGTH ? name : `flan-v6.x${vni.toString(16)}`
 }

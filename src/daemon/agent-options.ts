@@ -1,5 +1,7 @@
 // What a node agent is made of. Everything that touches the machine comes in here, so that tests can stand in for it.
+import type { UnderlayAddress } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
+import type { UnderlayFamilies } from '../config/tunnel-backend.ts'
 import type { Dataplane, LocalVtep } from '../host/dataplane.ts'
 import type { FirewallMode } from '../host/firewall/firewall.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
@@ -32,13 +34,15 @@ export interface AgentOptions {
   /** Numbers in [0, 1). */
   readonly random: () => number
   /** Chooses the underlay by what was asked for. @throws FlanneletteError `interface-unsuitable` */
-  readonly selectUnderlay: () => Promise<UnderlayInterface>
+  readonly selectUnderlay: (families: UnderlayFamilies) => Promise<UnderlayInterface>
   /** How changes of the underlay are noticed; absent: they are not followed. */
   readonly underlayEyes?: UnderlayEyes
   /** Makes the public address ours on this host. @throws FlanneletteError `device-busy` when another daemon has it */
-  readonly claimIdentity: (publicIp: number) => Promise<void>
+  readonly claimIdentity: (publicIp: UnderlayAddress) => Promise<void>
   /** `--public-ip`, unsigned 32-bit. */
   readonly publicIp?: number
+  /** `--public-ipv6`, unsigned 128-bit. */
+  readonly publicIpv6?: bigint
   readonly subnetFile: string
   /** Where Docker options made from subnet.env go; absent: nowhere. */
   readonly dockerOptsFile?: string

@@ -32,8 +32,8 @@ export interface Traceable {
 
 export interface ApiOptions {
   readonly path: string
-  /** `null` for a dataplane whose packets nobody here sees (the kernel's). */
-  readonly traceable: Traceable | null
+  /** `null` for a dataplane whose packets nobody here sees (the kernel's). Asked each time: it may be chosen late. */
+  readonly traceable: () => Traceable | null
   readonly status: () => DaemonStatus
 }
 
@@ -94,7 +94,7 @@ export class ApiServer {
   }
 
   #trace(wanted: string | null, response: ServerResponse): void {
-    const { traceable } = this.#options
+    const traceable = this.#options.traceable()
     const steps = Number(wanted ?? DEFAULT_STEPS)
     if (traceable === null) {
       refuse(response, 409, 'the kernel dataplane has no steps to trace')

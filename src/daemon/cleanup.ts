@@ -1,7 +1,7 @@
 // Taking flannelette off a host: everything that carries its tag or name, and nothing else. First all of it is found
 // and becomes a list of steps, which a person may read before anything happens; then the steps are taken.
 import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
-import { formatAddress, type Prefix, samePrefix } from '../../dataplane/index.ts'
+import { formatAddress, samePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { isNetworkAdmin } from '../host/capability.ts'
@@ -9,6 +9,7 @@ import type { CommandOptions } from '../host/command.ts'
 import type { FirewallCommand } from '../host/firewall/firewall.ts'
 import type { AddressInfo } from '../host/ip.ts'
 import { findLeftBehind, takeAway } from '../host/left-behind.ts'
+import { leadingHalf } from '../lease/lease.ts'
 import { silentLog } from '../log.ts'
 import { isDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
@@ -155,10 +156,11 @@ function pidIn(stateDirectory: string): number | null {
 
 /** By the kept lease, or by the address that one of our devices has: the first of the subnet. */
 function isOurSubnetFile(options: CleanupOptions, addresses: readonly AddressInfo[]): boolean {
-  const subnet = readSubnetFile(options.subnetFile)?.subnet ?? null
+  const file = readSubnetFile(options.subnetFile)
+  const subnet = file?.subnet ?? file?.ipv6Subnet ?? null
   if (subnet === null) return false
-  const kept: Prefix | undefined = new StateDirectory(options.stateDirectory, silentLog).readLease()?.lease.subnet
-  if (kept !== undefined && samePrefix(kept, subnet)) return true
+  const kept = new StateDirectory(options.stateDirectory, silentLog).readLease()
+  if (kept !== null && samePrefix(leadingHalf(kept.lease), subnet)) return true
   return addresses.some(({ local }) => local === formatAddress(subnet.address))
 }
 

@@ -9,11 +9,14 @@ import { readLink } from '../host/ip.ts'
 import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
+import { vxlanObstacle } from '../host/vxlan-probe.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { createLog, type Log, readerOf } from '../log.ts'
 import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
+import { AutoDataplane } from './auto-dataplane.ts'
+import { FamilyDataplanes } from './family-dataplanes.ts'
 import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
@@ -44,7 +47,8 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const signals = new SignalWait(onTerminal ? [...STOP_SIGNALS, 'SIGHUP'] : STOP_SIGNALS)
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
-  const dataplane = createDataplane(options, log, (standstillMs) => wakeUp.look(standstillMs))
+  const onStandstill: OnStandstill = (standstillMs) => wakeUp.look(standstillMs)
+  const dataplane = new FamilyDataplanes(() => createDataplane(options, log, onStandstill))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const agent = new NodeAgent({
@@ -56,10 +60,11 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     clock,
     log,
     random: Math.random,
-    selectUnderlay: () => selectUnderlay(options),
+    selectUnderlay: (families) => selectUnderlay(options, {}, families),
     underlayEyes: { doorbell: ringOnChanges, readLink },
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
+    ...(options.publicIpv6 === undefined ? {} : { publicIpv6: options.publicIpv6 }),
     subnetFile: options.subnetFile,
     ...(options.dockerOptsFile === undefined ? {} : { dockerOptsFile: options.dockerOptsFile }),
     renewMarginMs: options.renewMarginMinutes * 60_000,
@@ -171,7 +176,13 @@ function hostIntegration(options: RunOptions, clock: Clock, log: Log): HostInteg
 type OnStandstill = NonNullable<UserspaceOptions['onStandstill']>
 
 function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandstill): Dataplane {
-  if (options.dataplane === 'kernel') return new KernelVtep({ log, udpChecksum: options.udpChecksum })
+  const kernel = () => new KernelVtep({ log, udpChecksum: options.udpChecksum })
+  const userspace = () => createUserspace(options, log, onStandstill)
+  if (options.dataplane === 'auto') return new AutoDataplane({ kernel, userspace, obstacle: vxlanObstacle, log })
+  return options.dataplane === 'kernel' ? kernel() : userspace()
+}
+
+function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandstill): UserspaceDataplane {
   const { driver, udpGso, tunOffload, outerDf, sourceCheck, sourceAllow, workers, sourcePorts } = options
   return new UserspaceDataplane({
     log,

@@ -10,6 +10,7 @@ import {
   type OpenUdpSocket,
   receiveDatagramsOneByOne,
   type UdpGsoMode,
+  type UnderlayAddress,
   unwanted,
   type WorkerDriver,
   works,
@@ -28,7 +29,7 @@ export interface DriverWishes {
 export interface DriverEnds {
   readonly tun: OpenTun
   readonly receiving: readonly OpenUdpSocket[]
-  readonly underlayAddress: number
+  readonly underlayAddress: UnderlayAddress
 }
 
 /** Finds out what the kernel takes off the driver's hands, and how many segments one send may carry. */

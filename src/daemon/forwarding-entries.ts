@@ -5,18 +5,23 @@ import {
   type ForwardingEntry,
   formatIpv4,
   formatPrefix,
+  type Ipv4Prefix,
+  type Ipv6Prefix,
   isUnicast,
+  NON_UNICAST_IPV6_PREFIXES,
   overlaps,
-  samePrefix,
+  parseIpv6,
 } from '../../dataplane/index.ts'
 import { sortedLeases } from '../lease/diff.ts'
-import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
+import { identityInWords, identityOf, ipv6HalfOf, type Lease, nameOf, sameSubnet } from '../lease/lease.ts'
+import { peerVtep, type TunnelEnd } from '../lease/peer-vtep.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 
 /** Why a lease is not forwarded to; people see these words in the status. */
 export type LeftOutReason =
   | 'incompatible-backend'
   | 'undecodable-data'
+  | 'other-family'
   | 'overlaps-own-subnet'
   | 'own-address'
   | 'address-not-unicast'
@@ -46,14 +51,14 @@ export function selectPeers(leases: readonly Lease[], own: Lease): PeerSelection
     if (isOwn(lease, own)) continue
     const verdict = whyNot(lease, own)
     if (verdict !== null) {
-      leftOut.push({ lease, subnet: formatPrefix(lease.subnet), ...verdict })
+      leftOut.push({ lease, subnet: nameOf(lease), ...verdict })
       continue
     }
     // Two leases for one subnet come one after the other, the later revision last: it wins.
     const rival = peers.at(-1)
-    if (rival !== undefined && samePrefix(rival.subnet, lease.subnet)) {
+    if (rival !== undefined && sameSubnet(rival, lease)) {
       peers.pop()
-      leftOut.push(superseded(rival, lease, formatPrefix(rival.subnet)))
+      leftOut.push(superseded(rival, lease, nameOf(rival)))
     }
     peers.push(lease)
   }
@@ -70,14 +75,12 @@ function selectIpv6Halves(peers: readonly Lease[], leftOut: LeftOutPeer[], own: 
     const half = ipv6HalfOf(lease)
     if (half === null || lease.ipv6Subnet === null) continue
     const subnet = formatPrefix(half)
+    const verdict = ownHalf === null ? null : whyNotIpv6(lease, half, own, ownHalf)
     if (ownHalf === null) {
       useless.add(lease)
-    } else if (overlaps(half, ownHalf)) {
+    } else if (verdict !== null) {
       useless.add(lease)
-      leftOut.push({ lease, subnet, reason: 'overlaps-own-subnet', detail: 'it overlaps our own IPv6 subnet' })
-    } else if (!ridesOverIpv4(lease)) {
-      useless.add(lease)
-      leftOut.push({ lease, subnet, reason: 'undecodable-data', detail: 'its IPv6 VTEP is not the IPv4 one' })
+      leftOut.push({ lease, subnet, ...verdict })
     } else {
       const rival = holders.get(subnet)
       const [loser, winner] = rival === undefined || rival.revision <= lease.revision ? [rival, lease] : [lease, rival]
@@ -87,7 +90,39 @@ function selectIpv6Halves(peers: readonly Lease[], leftOut: LeftOutPeer[], own: 
       leftOut.push(superseded(loser, winner, subnet))
     }
   }
-  return { peers: peers.map((lease) => (useless.has(lease) ? { ...lease, ipv6Subnet: null } : lease)), leftOut }
+  return { peers: withoutHalves(peers, useless, own), leftOut }
+}
+
+/** What is left of the peers: a lease of which nothing is goes. A node without IPv4 has no use for that of others. */
+function withoutHalves(peers: readonly Lease[], useless: ReadonlySet<Lease>, own: Lease): readonly Lease[] {
+  const left = peers.map((lease) => (useless.has(lease) ? { ...lease, ipv6Subnet: null } : lease))
+  if (own.subnet !== null) return left.filter(({ subnet, ipv6Subnet }) => subnet !== null || ipv6Subnet !== null)
+  const ipv6 = left.filter(({ ipv6Subnet }) => ipv6Subnet !== null)
+  return sortedLeases(ipv6.map((lease) => (lease.subnet === null ? lease : { ...lease, subnet: null })))
+}
+
+type Verdict = Pick<LeftOutPeer, 'reason' | 'detail'>
+
+function whyNotIpv6(lease: Lease, half: Ipv6Prefix, own: Lease, ownHalf: Ipv6Prefix): Verdict | null {
+  if (overlaps(half, ownHalf)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own IPv6 subnet' }
+  const { publicIpv6: ownAddress } = own.attributes
+  if (ownAddress === null) {
+    return ridesOverIpv4(lease) ? null : { reason: 'undecodable-data', detail: 'its IPv6 VTEP is not the IPv4 one' }
+  }
+  const { publicIpv6 } = lease.attributes
+  const address = parseIpv6(publicIpv6 ?? '')
+  if (address === null) return { reason: 'undecodable-data', detail: 'it has no public IPv6 address' }
+  if (publicIpv6 === ownAddress) return { reason: 'own-address', detail: 'it carries our own public IPv6 address' }
+  if (containsAddress(half, address) || containsAddress(ownHalf, address)) {
+    return { reason: 'address-inside-overlay', detail: 'its public IPv6 address lies inside a pod subnet' }
+  }
+  if (NON_UNICAST_IPV6_PREFIXES.some((prefix) => containsAddress(prefix, address))) {
+    return { reason: 'address-not-unicast', detail: `its public address ${publicIpv6} is no host's` }
+  }
+  if (vtepMacForIpv6(lease.attributes) === null) {
+    return { reason: 'undecodable-data', detail: 'it has no usable VtepMAC for IPv6' }
+  }
+  return null
 }
 
 /** Whether the node takes IPv6 packets by its IPv4 device; a real dual-stack node has a second one with its own MAC. */
@@ -97,53 +132,59 @@ function ridesOverIpv4({ attributes }: Lease): boolean {
 }
 
 function superseded(lease: Lease, winner: Lease, subnet: string): LeftOutPeer {
-  const holder = formatIpv4(winner.attributes.publicIp)
+  const holder = identityInWords(winner.attributes)
   return { lease, subnet, reason: 'superseded', detail: `${holder} holds a later lease for this subnet` }
 }
 
 /** Table entries for peers that `selectPeers` let through. All nodes of a network share port and VNI. */
 export function forwardingEntries(
   peers: readonly Lease[],
-  local: { readonly encapsulation: 'vxlan' | 'udp'; readonly port: number; readonly vni: number },
+  local: TunnelEnd & { readonly port: number; readonly vni: number },
 ): ForwardingEntry[] {
-  const entries: ForwardingEntry[] = []
-  for (const peer of peers) {
-    const { subnet, attributes } = peer
-    const mac = local.encapsulation === 'udp' ? 0 : vtepMacOf(attributes)
-    if (mac === null) continue
-    const vtep = { underlayAddress: attributes.publicIp, port: local.port, mac, vni: local.vni }
-    entries.push({ prefix: subnet, vtep })
-    const half = ipv6HalfOf(peer)
-    if (half !== null) entries.push({ prefix: half, vtep })
-  }
-  return entries
+  const { port, vni } = local
+  return peers.flatMap((peer) => {
+    const behind = peerVtep(peer, local)
+    if (behind === null) return []
+    const vtep = { underlayAddress: behind.underlayAddress, port, mac: behind.mac, vni }
+    return behind.subnets.map((prefix) => ({ prefix, vtep }))
+  })
 }
 
 function isOwn(lease: Lease, own: Lease): boolean {
-  return samePrefix(lease.subnet, own.subnet) && lease.attributes.publicIp === own.attributes.publicIp
+  return sameSubnet(lease, own) && identityOf(lease.attributes) === identityOf(own.attributes)
 }
 
-function whyNot(lease: Lease, own: Lease): Omit<LeftOutPeer, 'lease' | 'subnet'> | null {
+/** Whatever keeps a lease as a whole from being used. */
+function whyNot(lease: Lease, own: Lease): Verdict | null {
   const { attributes } = lease
   if (attributes.backendType !== own.attributes.backendType) {
     // udp and alloc leave the type out of their leases.
     const detail = `incompatible: ${attributes.backendType || 'udp or alloc'}`
     return { reason: 'incompatible-backend', detail }
   }
-  if (attributes.publicIp === own.attributes.publicIp) {
+  if (identityOf(attributes) === identityOf(own.attributes)) {
     return { reason: 'own-address', detail: 'it carries our own public address' }
   }
-  if (overlaps(lease.subnet, own.subnet)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own subnet' }
-  if (containsAddress(lease.subnet, attributes.publicIp) || containsAddress(own.subnet, attributes.publicIp)) {
+  if (own.subnet === null) {
+    return lease.ipv6Subnet === null
+      ? { reason: 'other-family', detail: 'it has no IPv6 subnet, and we no IPv4' }
+      : null
+  }
+  if (lease.subnet !== null) return whyNotIpv4(lease, lease.subnet, own.subnet)
+  if (own.attributes.publicIpv6 !== null) return null
+  return { reason: 'other-family', detail: 'it has no IPv4 address, and we no tunnel over IPv6' }
+}
+
+function whyNotIpv4({ attributes }: Lease, subnet: Ipv4Prefix, ownSubnet: Ipv4Prefix): Verdict | null {
+  const { publicIp } = attributes
+  if (overlaps(subnet, ownSubnet)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own subnet' }
+  if (containsAddress(subnet, publicIp) || containsAddress(ownSubnet, publicIp)) {
     // What is sent there would be encapsulated again, without end.
     return { reason: 'address-inside-overlay', detail: 'its public address lies inside a pod subnet' }
   }
-  if (attributes.publicIp === 0) return { reason: 'undecodable-data', detail: 'it has no IPv4 address' }
-  if (!isUnicast(attributes.publicIp)) {
-    return {
-      reason: 'address-not-unicast',
-      detail: `its public address ${formatIpv4(attributes.publicIp)} is no host's`,
-    }
+  if (publicIp === 0) return { reason: 'undecodable-data', detail: 'it has no IPv4 address' }
+  if (!isUnicast(publicIp)) {
+    return { reason: 'address-not-unicast', detail: `its public address ${formatIpv4(publicIp)} is no host's` }
   }
   if (attributes.backendType !== '' && vtepMacOf(attributes) === null) {
     return { reason: 'undecodable-data', detail: 'it has no usable VtepMAC' }

@@ -1,8 +1,8 @@
 // Whether this node is alive and whether it is ready, as checks with a sentence each: for probes, for status, for
 // systemd. A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
-import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from '../host/dataplane.ts'
+import { nameOf } from '../lease/lease.ts'
 import type { NodeAgent } from './node-agent.ts'
 
 export interface HealthCheck {
@@ -98,7 +98,7 @@ export class HealthWatch {
   #lease(): HealthCheck {
     const { manager } = this.#agent
     if (manager === null) return { name: 'lease', ok: false, about: 'none yet' }
-    const subnet = formatPrefix(manager.lease.subnet)
+    const subnet = nameOf(manager.lease)
     if (manager.state === 'lost') return { name: 'lease', ok: false, about: `${subnet} is somebody else's now` }
     if (manager.isExpired) return { name: 'lease', ok: false, about: `${subnet} has expired` }
     const doubt = manager.state === 'suspect' ? ', not confirmed by the store' : ''

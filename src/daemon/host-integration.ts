@@ -57,7 +57,7 @@ export class HostIntegration implements HostWork {
     if (forwardRules) await this.#warnOfPolicies(mode)
     const keeper = new FirewallKeeper({ mode, networks, masquerade, forward: forwardRules, randomFully })
     this.#keeper = keeper
-    this.#pass = this.#look().then(() => this.#tidy(keeper, local.deviceName))
+    this.#pass = this.#look().then(() => this.#tidy(keeper, devicesOf(local)))
     await this.#pass
   }
 
@@ -143,7 +143,7 @@ export class HostIntegration implements HostWork {
   }
 
   /** What a former start wrote in another mode, or made under another name. Left-overs are no reason not to forward. */
-  async #tidy(keeper: FirewallKeeper, deviceName: string): Promise<void> {
+  async #tidy(keeper: FirewallKeeper, devices: readonly string[]): Promise<void> {
     const { log } = this.#options
     if (this.#stopped) return
     try {
@@ -151,7 +151,7 @@ export class HostIntegration implements HostWork {
         log.info('firewall-leftover-removed', `rules of a former start were removed by ${argv.join(' ')}`)
       }
       if (!(await noOtherDaemon())) return
-      for (const name of await removeOtherDevices(deviceName)) {
+      for (const name of await removeOtherDevices(devices)) {
         log.info('device-leftover-removed', `${name}, the device of a former start, was removed`)
       }
     } catch (error) {
@@ -167,9 +167,16 @@ async function noOtherDaemon(): Promise<boolean> {
 }
 
 function networksOf({ network, subnet, ipv6Network, ipv6Subnet }: LocalVtep): FamilyNetworks[] {
-  const ipv4: FamilyNetworks = { family: 'ip', network, subnet }
-  if (ipv6Network === null || ipv6Subnet === null) return [ipv4]
-  return [ipv4, { family: 'ip6', network: ipv6Network, subnet: ipv6Subnet }]
+  const networks: FamilyNetworks[] = []
+  if (network !== null && subnet !== null) networks.push({ family: 'ip', network, subnet })
+  if (ipv6Network !== null && ipv6Subnet !== null) {
+    networks.push({ family: 'ip6', network: ipv6Network, subnet: ipv6Subnet })
+  }
+  return networks
+}
+
+function devicesOf({ deviceName, ipv6Device }: LocalVtep): readonly string[] {
+  return ipv6Device === undefined ? [deviceName] : [deviceName, ipv6Device.deviceName]
 }
 
 function sentence(error: unknown): string {

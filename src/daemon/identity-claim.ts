@@ -3,7 +3,7 @@
 // word. Another store is another network, and the same address in it another identity.
 import { createHash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
-import { formatIpv4 } from '../../dataplane/index.ts'
+import { formatAddress, type UnderlayAddress } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { makeDirectory } from '../make-directory.ts'
@@ -15,8 +15,7 @@ export const IDENTITY_DIRECTORY = '/run/flannelette/identity'
 const PATIENCE_MS = 2000
 
 export interface Identity {
-  /** Unsigned 32-bit. */
-  readonly publicIp: number
+  readonly publicIp: UnderlayAddress
   /** The store as it was named, with an absolute path where it has one. */
   readonly store: string
 }
@@ -32,7 +31,7 @@ export async function claimIdentity(
   directory = IDENTITY_DIRECTORY,
   patienceMs = PATIENCE_MS,
 ): Promise<void> {
-  const path = `${directory}/${formatIpv4(publicIp)}-${createHash('sha256').update(store).digest('hex').slice(0, 16)}`
+  const path = `${directory}/${formatAddress(publicIp)}-${createHash('sha256').update(store).digest('hex').slice(0, 16)}`
   let release: (() => void) | null
   try {
     makeDirectory(directory)
@@ -42,7 +41,7 @@ export async function claimIdentity(
     log.warn('identity-unguarded', `a second daemon on this host would not be noticed: ${(error as Error).message}`)
     return
   }
-  const who = `another daemon on this host (${holder(path)}) has the address ${formatIpv4(publicIp)} in ${store}`
+  const who = `another daemon on this host (${holder(path)}) has the address ${formatAddress(publicIp)} in ${store}`
   throw new FlanneletteError('device-busy', who, {
     remedy: 'stop it first, or give this one another address with --public-ip',
   })

@@ -1,5 +1,5 @@
 // The first half of a start: from what the node remembers and what the store says to a lease.
-import { formatIpv4, formatMac } from '../../dataplane/index.ts'
+import { formatAddress, formatMac } from '../../dataplane/index.ts'
 import { delay } from '../clock.ts'
 import { checkNetworkConfig } from '../config/check-network-config.ts'
 import { chooseMtu, smallestOverlayBytes } from '../config/mtu.ts'
@@ -7,14 +7,21 @@ import type { NetworkConfig } from '../config/network-config.ts'
 import { type KnownSubnets, readSubnetFile } from '../config/subnet-file.ts'
 import type { TunnelBackend } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
-import type { VtepOutline } from '../host/dataplane.ts'
+import type { Ipv6Device, VtepOutline } from '../host/dataplane.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import { fitsNetwork } from '../lease/allocate.ts'
-import { ipv6HalfOf, type Lease, type LeaseAttributes, subnetsInWords } from '../lease/lease.ts'
+import {
+  identityInWords,
+  identityOf,
+  ipv6HalfOf,
+  type Lease,
+  type PublicAddresses,
+  subnetsInWords,
+} from '../lease/lease.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
-import { vtepMacOf, vxlanData } from '../store/flannel-json.ts'
 import type { AgentOptions } from './agent-options.ts'
+import { attributesFor, publicAddresses, vtepMacs } from './own-attributes.ts'
 import { withdrawStale } from './published-subnet.ts'
 import {
   AWAY_RETRY_MS,
@@ -52,14 +59,15 @@ export async function joinNetwork(
   forgetStaleFiles(kept === null ? {} : { subnet: kept.lease.subnet }, options)
   const { raw, config, backend, outage } = await readConfig({ options, kept, signal, tell })
   for (const { message } of checkNetworkConfig(raw).findings) log.warn('config-notice', message)
-  const networks = { network: config.network, ipv6Network: config.ipv6?.network ?? null }
+  const networks = { network: config.ipv4?.network ?? null, ipv6Network: config.ipv6?.network ?? null }
   forgetStaleFiles(networks, options)
-  const underlay = await chooseUnderlay(options)
-  const publicIp = options.publicIp ?? underlay.address
+  const underlay = await options.selectUnderlay(backend.underlay)
+  const addresses = publicAddresses(options, underlay)
+  sayUnderlay(underlay, addresses, options)
   const outline = outlineOf(config, backend, underlay, log)
   await options.dataplane.prepare(outline)
-  await options.claimIdentity(publicIp)
-  const granted = await obtainLease({ options, kept, config, backend, publicIp, outage, signal, tell })
+  await options.claimIdentity(identityOf(addresses))
+  const granted = await obtainLease({ options, kept, config, backend, addresses, outage, signal, tell })
   const { subnet } = granted.lease
   forgetStaleFiles({ ...networks, subnet, ipv6Subnet: ipv6HalfOf(granted.lease) }, options)
   return { rawConfig: raw, config, backend, underlay, outline, ...granted }
@@ -67,14 +75,17 @@ export async function joinNetwork(
 
 /** @throws FlanneletteError `interface-unsuitable` when the underlay's MTU leaves no room */
 function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: UnderlayInterface, log: Log): VtepOutline {
-  const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes)
-  const least = smallestOverlayBytes(config.ipv6 !== null)
-  if (mtu.overlayBytes < least) {
-    const message = `the underlay leaves too little for packets: ${mtu.how}, at least ${least} are needed`
-    throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
-  }
-  log.info('mtu-chosen', `MTU of the overlay: ${mtu.how}`)
-  if (mtu.warning !== null) log.warn('mtu-too-large', mtu.warning)
+  const { ipv6DeviceName } = backend
+  const carriesIpv6 = config.ipv6 !== null && ipv6DeviceName === null
+  const mtuBytes = overlayMtu({ backend, underlay, log }, carriesIpv6, backend.underlay === 'ipv6')
+  const ipv6Device: Ipv6Device | null =
+    ipv6DeviceName === null || underlay.ipv6Address === undefined
+      ? null
+      : {
+          deviceName: ipv6DeviceName,
+          underlayAddress: underlay.ipv6Address,
+          mtuBytes: overlayMtu({ backend, underlay, log }, true, true),
+        }
   return {
     encapsulation: backend.encapsulation,
     deviceName: backend.deviceName,
@@ -82,10 +93,33 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     port: backend.port,
     underlayInterface: underlay.name,
     underlayAddress: underlay.address,
-    network: config.network,
+    network: config.ipv4?.network ?? null,
     ipv6Network: config.ipv6?.network ?? null,
-    mtuBytes: mtu.overlayBytes,
+    mtuBytes,
+    ...(ipv6Device === null ? {} : { ipv6Device }),
+    groupPolicy: backend.groupPolicy ?? false,
+    learning: backend.learning ?? false,
   }
+}
+
+interface MtuParts {
+  readonly backend: TunnelBackend
+  readonly underlay: UnderlayInterface
+  readonly log: Log
+}
+
+/** That of one device. @throws FlanneletteError `interface-unsuitable` */
+function overlayMtu({ backend, underlay, log }: MtuParts, carriesIpv6: boolean, overIpv6: boolean): number {
+  const mtu = chooseMtu(backend.encapsulation, underlay.mtuBytes, backend.mtuBytes, overIpv6)
+  const least = smallestOverlayBytes(carriesIpv6)
+  if (mtu.overlayBytes < least) {
+    const message = `the underlay leaves too little for packets: ${mtu.how}, at least ${least} are needed`
+    throw new FlanneletteError('interface-unsuitable', message, { remedy: 'choose another interface with --iface' })
+  }
+  const which = backend.underlay === 'dual' && overIpv6 ? ' over IPv6' : ''
+  log.info('mtu-chosen', `MTU of the overlay${which}: ${mtu.how}`)
+  if (mtu.warning !== null && which === '') log.warn('mtu-too-large', mtu.warning)
+  return mtu.overlayBytes
 }
 
 interface LeaseSearch {
@@ -93,7 +127,7 @@ interface LeaseSearch {
   readonly kept: KeptLease | null
   readonly config: NetworkConfig
   readonly backend: TunnelBackend
-  readonly publicIp: number
+  readonly addresses: PublicAddresses
   /** Set when the store is already known to be away, or to hold no config that could be used. */
   readonly outage: FlanneletteError | null
   readonly signal: AbortSignal
@@ -110,7 +144,8 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
   if (away === null) {
     try {
       const { lease, fresh } = await acquire(search)
-      const fields = { mac: formatMac(vtepMacOf(lease.attributes) ?? 0), revision: lease.revision }
+      const macs = vtepMacs(lease.attributes).map(formatMac).join(' and ')
+      const fields = { mac: macs, revision: lease.revision }
       log.info('lease-acquired', `lease ${subnetsInWords(lease)} is ours`, fields)
       return { lease, fresh, confirmed: true }
     } catch (error) {
@@ -126,8 +161,8 @@ async function obtainLease(search: LeaseSearch): Promise<Granted> {
 }
 
 /** Whether the kept lease is one that this node may start from. */
-function isUsable({ publicIp, config }: LeaseSearch, kept: Lease | undefined): kept is Lease {
-  return kept !== undefined && kept.attributes.publicIp === publicIp && fitsNetwork(config, kept)
+function isUsable({ addresses, config }: LeaseSearch, kept: Lease | undefined): kept is Lease {
+  return kept !== undefined && identityOf(kept.attributes) === identityOf(addresses) && fitsNetwork(config, kept)
 }
 
 /**
@@ -135,19 +170,19 @@ function isUsable({ publicIp, config }: LeaseSearch, kept: Lease | undefined): k
  * all else is the caller's.
  */
 async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fresh'>> {
-  const { options, config, publicIp, signal, tell } = search
+  const { options, config, addresses, signal, tell } = search
   const { store, clock, log } = options
   const kept = search.kept?.lease
   const remembered = readSubnetFile(options.subnetFile)
   let fresh = true
   const request = {
     network: config,
-    publicIp,
+    publicIp: identityOf(addresses),
     previousSubnet: kept?.subnet ?? remembered?.subnet ?? null,
     previousIpv6Subnet: (kept === undefined ? null : ipv6HalfOf(kept)) ?? remembered?.ipv6Subnet ?? null,
     attributes: (existing: Lease | null) => {
       fresh = existing === null
-      return attributesFor(search, existing)
+      return attributesFor({ ...search, kept: kept ?? null }, existing)
     },
   }
   for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
@@ -165,38 +200,15 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
   }
 }
 
-/**
- * For vxlan with a MAC: from the state directory, else that of the lease we take over, else a new one. What is remembered
- * of another public address is not used: the lease of that time may live for a day yet, or it is the lease of the host
- * that this one is a copy of, and a kernel that knows one MAC from two leases sends to one of both only.
- */
-function attributesFor(search: LeaseSearch, existing: Lease | null): LeaseAttributes {
-  const { options, kept, config, backend, publicIp } = search
-  const common = { publicIp, publicIpv6: null, backendType: backend.leaseType }
-  if (backend.encapsulation === 'udp') return common
-  const inherited = existing === null ? null : vtepMacOf(existing.attributes)
-  const remembered = kept === null || kept.lease.attributes.publicIp === publicIp ? options.state.readMac() : null
-  const mac = remembered ?? inherited ?? randomMac(options.random)
-  const backendData = vxlanData(backend.vni, mac)
-  // One device for both families: the MAC of the IPv6 half is the same.
-  return { ...common, backendData, ...(config.ipv6 === null ? {} : { backendV6Data: backendData }) }
-}
-
-/** A random locally administered unicast MAC, IEEE 802. */
-export function randomMac(random: () => number): number {
-  const octets = Array.from({ length: 6 }, () => Math.floor(random() * 256))
-  octets[0] = (octets[0]! & 0xfe) | 0x02
-  return octets.reduce((mac, octet) => mac * 256 + octet, 0)
-}
-
-async function chooseUnderlay(options: AgentOptions): Promise<UnderlayInterface> {
-  const { publicIp, log } = options
-  const underlay = await options.selectUnderlay()
+function sayUnderlay(underlay: UnderlayInterface, addresses: PublicAddresses, { publicIpv6, log }: AgentOptions): void {
   for (const sentence of underlay.passedOver) log.warn('underlay-passed-over', sentence)
-  const address = formatIpv4(underlay.address)
-  const fields = { how: underlay.how, publicIp: formatIpv4(publicIp ?? underlay.address) }
-  log.info('underlay-chosen', `underlay interface ${underlay.name}, address ${address}`, fields)
-  return underlay
+  const { address, ipv6Address, name, how } = underlay
+  const words = [address, ...(ipv6Address === undefined ? [] : [ipv6Address])].map(formatAddress).join(' and ')
+  const { publicIpv6: told } = addresses
+  const fields = { how, publicIp: identityInWords(addresses), ...(told === null ? {} : { publicIpv6: told }) }
+  log.info('underlay-chosen', `underlay interface ${name}, address ${words}`, fields)
+  if (publicIpv6 === undefined || told !== null) return
+  log.warn('option-without-effect', '--public-ipv6 has no effect: the network config has no tunnel over IPv6')
 }
 
 function messageOf(error: unknown): string {

@@ -16,19 +16,28 @@
 // MTU changes, device, workers and subnet.env take the new one.
 // Each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
-import { formatIpv4, formatMac, formatPrefix } from '../../dataplane/index.ts'
+import { formatMac } from '../../dataplane/index.ts'
 import { followMtu } from '../config/mtu.ts'
 import type { FlanneletteError } from '../errors.ts'
 import type { LocalVtep } from '../host/dataplane.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
-import { ipv6HalfOf, type Lease, subnetsInWords } from '../lease/lease.ts'
+import {
+  identityInWords,
+  identityOf,
+  ipv6HalfOf,
+  type Lease,
+  leadingHalf,
+  nameOf,
+  subnetsInWords,
+} from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
-import { vtepMacOf } from '../store/flannel-json.ts'
+import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentOptions, AgentState } from './agent-options.ts'
 import { ConfigCheck } from './config-check.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { KeptLeases } from './kept-leases.ts'
+import { fixedAddresses, publicAddresses } from './own-attributes.ts'
 import { PeerUpdates } from './peer-updates.ts'
 import { publishSubnet, withdrawSubnet } from './published-subnet.ts'
 import { UnderlayFollower } from './underlay-follower.ts'
@@ -205,20 +214,23 @@ export class NodeAgent {
   }
 
   /** Only now: what a failed start was granted is no memory of this node. */
-  #remember({ confirmed, rawConfig }: JoinedNetwork): void {
+  #remember({ confirmed, rawConfig, backend }: JoinedNetwork): void {
     const lease = this.#manager?.lease
     if (!confirmed || lease === undefined) return
-    this.#options.state.writeLease({ lease, config: rawConfig })
-    this.#options.state.writeMac(vtepMacOf(lease.attributes) ?? 0)
+    const { state } = this.#options
+    state.writeLease({ lease, config: rawConfig })
+    if (backend.underlay !== 'ipv6') state.writeMac(vtepMacOf(lease.attributes) ?? 0)
+    if (backend.underlay !== 'ipv4') state.writeMac(vtepMacForIpv6(lease.attributes) ?? 0, 'ipv6')
   }
 
   #becomeReady(joined: JoinedNetwork, local: LocalVtep): void {
     const { log, store } = this.#options
     this.#state = 'ready'
+    const { lease } = joined
     const fields = {
-      subnet: formatPrefix(local.subnet),
-      ...(local.ipv6Subnet === null ? {} : { ipv6Subnet: formatPrefix(local.ipv6Subnet) }),
-      publicIp: formatIpv4(joined.lease.attributes.publicIp),
+      subnet: nameOf(lease),
+      ...(lease.ipv6Subnet === null ? {} : { ipv6Subnet: lease.ipv6Subnet }),
+      publicIp: identityInWords(lease.attributes),
       device: local.deviceName,
       mac: formatMac(local.mac),
       mtu: local.mtuBytes,
@@ -230,35 +242,37 @@ export class NodeAgent {
   }
 
   #follow(joined: JoinedNetwork): void {
-    const { underlayEyes: eyes, clock, log, publicIp, selectUnderlay } = this.#options
+    const { underlayEyes: eyes, clock, log, selectUnderlay } = this.#options
     if (eyes === undefined || this.#stopping.signal.aborted) return
-    const { underlay } = joined
+    const { underlay, backend } = joined
+    const select = () => selectUnderlay(backend.underlay)
     const onMtu = (mtuBytes: number) => {
       this.#moving = this.#changeMtu(mtuBytes, joined)
       return this.#moving
     }
-    const fixed = publicIp === underlay.address
+    const fixed = fixedAddresses(this.#options, underlay)
     const move = (to: UnderlayInterface) => {
       this.#moving = this.#moveUnderlay(to)
       return this.#moving
     }
-    this.#follower = new UnderlayFollower(underlay, { ...eyes, clock, log, select: selectUnderlay, fixed, move, onMtu })
+    this.#follower = new UnderlayFollower(underlay, { ...eyes, clock, log, select, fixed, move, onMtu })
     this.#follower.start()
   }
 
   /** Sockets first: peers that hear of the new address send to it at once. */
   async #moveUnderlay(to: UnderlayInterface): Promise<void> {
-    const { dataplane, publicIp: fixed, claimIdentity } = this.#options
+    const { dataplane, claimIdentity } = this.#options
     const [local, manager] = [this.#local, this.#manager]
     if (local === null || manager === null || this.#stopping.signal.aborted) return
-    const publicIp = fixed ?? to.address
-    if (publicIp !== manager.lease.attributes.publicIp) await claimIdentity(publicIp)
-    if (local.underlayAddress !== to.address || local.underlayInterface !== to.name) {
-      const moved = { ...local, underlayInterface: to.name, underlayAddress: to.address }
+    const addresses = publicAddresses(this.#options, to)
+    const { attributes } = manager.lease
+    if (identityOf(addresses) !== identityOf(attributes)) await claimIdentity(identityOf(addresses))
+    if (!standsAt(local, to)) {
+      const moved = movedTo(local, to)
       await dataplane.moveUnderlay(moved)
       this.#local = moved
     }
-    await manager.rewrite({ ...manager.lease.attributes, publicIp })
+    await manager.rewrite({ ...attributes, ...addresses })
   }
 
   /** Device and workers first: pods that are made meanwhile read of an MTU that is in force. */
@@ -266,12 +280,19 @@ export class NodeAgent {
     const { dataplane, log } = this.#options
     const local = this.#local
     if (local === null || this.#stopping.signal.aborted) return
-    const running = { mtuBytes: local.mtuBytes, hasIpv6: config.ipv6 !== null }
-    const { encapsulation, mtuBytes: configured } = backend
+    const { encapsulation, mtuBytes: configured, underlay } = backend
+    const { ipv6Device } = local
+    const hasIpv6 = config.ipv6 !== null && ipv6Device === undefined
+    const running = { mtuBytes: local.mtuBytes, hasIpv6, overIpv6: underlay === 'ipv6' }
     const { overlayBytes, sentence } = followMtu(encapsulation, underlayBytes, configured, running)
+    const ofIpv6 = ipv6Device && followMtu(encapsulation, underlayBytes, configured, { ...ALONE, ...ipv6Device })
     if (sentence === null) return
     if (overlayBytes === local.mtuBytes) return log.warn('underlay-mtu-unfollowed', sentence)
-    const changed = { ...local, mtuBytes: overlayBytes }
+    if (ipv6Device !== undefined && ofIpv6?.overlayBytes === ipv6Device.mtuBytes) {
+      return log.warn('underlay-mtu-unfollowed', ofIpv6.sentence ?? sentence)
+    }
+    const second = ipv6Device && ofIpv6 ? { ipv6Device: { ...ipv6Device, mtuBytes: ofIpv6.overlayBytes } } : {}
+    const changed = { ...local, mtuBytes: overlayBytes, ...second }
     await dataplane.changeMtu(changed)
     this.#local = changed
     if (this.#state === 'lost') return // and subnet.env with it
@@ -311,8 +332,30 @@ export class NodeAgent {
   }
 }
 
+/** What a device of IPv6's own is for the choice of its MTU. */
+const ALONE = { hasIpv6: true, overIpv6: true } as const
+
 function localVtep({ outline, lease }: JoinedNetwork): LocalVtep {
-  const mac = vtepMacOf(lease.attributes) ?? 0
-  const { subnet } = lease
-  return { ...outline, mac, overlayAddress: subnet.address, subnet, ipv6Subnet: ipv6HalfOf(lease) }
+  const { ipv6Device, ...node } = outline
+  const [mac, ipv6Mac] = [vtepMacOf(lease.attributes) ?? 0, vtepMacForIpv6(lease.attributes) ?? 0]
+  return {
+    ...node,
+    mac: typeof node.underlayAddress === 'bigint' ? ipv6Mac : mac,
+    overlayAddress: leadingHalf(lease).address,
+    subnet: lease.subnet,
+    ipv6Subnet: ipv6HalfOf(lease),
+    ...(ipv6Device === undefined ? {} : { ipv6Device: { ...ipv6Device, mac: ipv6Mac } }),
+  }
+}
+
+function standsAt(local: LocalVtep, { name, address, ipv6Address }: UnderlayInterface): boolean {
+  const { underlayInterface, underlayAddress, ipv6Device } = local
+  return underlayInterface === name && underlayAddress === address && ipv6Device?.underlayAddress === ipv6Address
+}
+
+function movedTo(local: LocalVtep, { name, address, ipv6Address }: UnderlayInterface): LocalVtep {
+  const { ipv6Device, ...node } = local
+  const moved = { ...node, underlayInterface: name, underlayAddress: address }
+  if (ipv6Device === undefined || ipv6Address === undefined) return moved
+  return { ...moved, ipv6Device: { ...ipv6Device, underlayAddress: ipv6Address } }
 }

@@ -8,6 +8,7 @@ import type { Log } from '../log.ts'
 import { packageVersion } from '../package-version.ts'
 import type { MeteredStore } from '../store/metered-store.ts'
 import { API_SOCKET, ApiServer } from './api-server.ts'
+import { FamilyDataplanes } from './family-dataplanes.ts'
 import { every, HealthWatch, LoopLag } from './health.ts'
 import type { MetricFacts, Metrics } from './metrics.ts'
 import type { NodeAgent } from './node-agent.ts'
@@ -16,7 +17,6 @@ import { listenersOf, ProbeServer } from './probe-server.ts'
 import { StatusFile, statusOf } from './status-file.ts'
 import { statusLine } from './status-line.ts'
 import { SystemdNotifier } from './systemd.ts'
-import { UserspaceDataplane } from './userspace-dataplane.ts'
 
 /** How often systemd gets a new line, if there is one, milliseconds. */
 const STATUS_LINE_MS = 1000
@@ -52,7 +52,7 @@ export class Operations {
     this.#file = new StatusFile(options.stateDirectory, clock, () => this.#status())
     this.#api = new ApiServer({
       path: options.apiSocket ?? join(options.stateDirectory, API_SOCKET),
-      traceable: dataplane instanceof UserspaceDataplane ? dataplane : null,
+      traceable: () => (dataplane instanceof FamilyDataplanes && dataplane.isTraceable ? dataplane : null),
       status: () => this.#status(),
     })
     const health: Endpoint | null =
@@ -119,7 +119,9 @@ export class Operations {
     return {
       version: packageVersion(),
       counters: status.counters,
-      forwardingEntries: status.peers.reduce((sum, { ipv6Subnet }) => sum + (ipv6Subnet === null ? 1 : 2), 0),
+      forwardingEntries:
+        status.peers.reduce((sum, { ipv6Subnet }) => sum + (ipv6Subnet === null ? 1 : 2), 0) -
+        dataplane.pendingSubnets().size,
       generation: status.generation,
       leaseExpiry: manager === null ? null : expiresAtMs / 1000,
       conflicts: peers.conflicts.length,

@@ -10,7 +10,7 @@ import {
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { networkAdminMissing } from '../host/capability.ts'
-import type { LocalVtep } from '../host/dataplane.ts'
+import type { LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import { configureOverlayLink, inspectOverlayDevice, isAttached, removeOverlayLink } from '../host/overlay-link.ts'
 import { hasIpv6Address, hasIpv6Route, hasRoute } from '../host/proc-route.ts'
 import type { Log } from '../log.ts'
@@ -60,7 +60,8 @@ export async function closeAll(tuns: readonly OpenTun[]): Promise<void> {
 
 /** Addresses, MTU and routes. */
 export function dress(local: LocalVtep): Promise<void> {
-  const { deviceName, overlayAddress, mtuBytes, network, ipv6Network, ipv6Subnet } = local
+  const { deviceName, mtuBytes, network, subnet, ipv6Network, ipv6Subnet } = local
+  const overlayAddress = subnet?.address ?? null
   const ipv6 =
     ipv6Network === null || ipv6Subnet === null ? null : { address: ipv6Subnet.address, network: ipv6Network }
   return configureOverlayLink({ name: deviceName, overlayAddress, mtuBytes, network, ipv6 })
@@ -77,7 +78,7 @@ export async function isDressed(local: LocalVtep): Promise<boolean> {
  */
 function leadsInto({ network, ipv6Network, ipv6Subnet, deviceName }: LocalVtep): boolean {
   const list = (name: string) => readFileSync(`/proc/thread-self/net/${name}`, 'latin1')
-  if (!hasRoute(list('route'), network, deviceName)) return false
+  if (network !== null && !hasRoute(list('route'), network, deviceName)) return false
   if (ipv6Network === null || ipv6Subnet === null) return true
   return (
     hasIpv6Route(list('ipv6_route'), ipv6Network, deviceName) &&
@@ -116,5 +117,13 @@ function tunError(name: string, failure: TunFailure): FlanneletteError {
   }
   return new FlanneletteError('tun-unavailable', `${name} cannot be made (${failure.step}, errno ${failure.errno})`, {
     remedy: `remove a left-over device with "ip link delete ${name}"`,
+  })
+}
+
+/** @throws FlanneletteError `config-invalid`: what comes out of a TUN has lost its mark */
+export function refuseGroupPolicy({ groupPolicy }: VtepOutline): void {
+  if (groupPolicy !== true) return
+  throw new FlanneletteError('config-invalid', 'Backend.GBP is true, and only the kernel sees the marks of packets', {
+    remedy: 'use --dataplane kernel on every node, or set GBP to false on all',
   })
 }

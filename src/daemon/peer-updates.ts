@@ -1,10 +1,9 @@
 // From validated snapshots to the dataplane: which peers there are now, one hand-over at a time. Snapshots that arrive
 // meanwhile are merged: only the latest counts. A hand-over that fails is tried again.
-import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from '../host/dataplane.ts'
 import { describeConflict, diffLeases, findConflicts, type LeaseConflict, type LeaseDiff } from '../lease/diff.ts'
-import type { Lease } from '../lease/lease.ts'
+import { type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { type LeftOutPeer, selectPeers } from './forwarding-entries.ts'
 
@@ -132,9 +131,9 @@ function leftOutKey(peer: LeftOutPeer): string {
 /** `lease change: +10.244.2.0/24 ~10.244.3.0/24 -10.244.9.0/24` */
 function describeCause(why: string, diff: LeaseDiff): string {
   const marked = [
-    ...diff.added.map((lease) => `+${formatPrefix(lease.subnet)}`),
-    ...diff.updated.map((lease) => `~${formatPrefix(lease.subnet)}`),
-    ...diff.removed.map((lease) => `-${formatPrefix(lease.subnet)}`),
+    ...diff.added.map((lease) => `+${nameOf(lease)}`),
+    ...diff.updated.map((lease) => `~${nameOf(lease)}`),
+    ...diff.removed.map((lease) => `-${nameOf(lease)}`),
   ]
   const rest = marked.length > NAMED_SUBNETS ? ` and ${marked.length - NAMED_SUBNETS} more` : ''
   return [`${why}:`, ...marked.slice(0, NAMED_SUBNETS)].join(' ') + rest

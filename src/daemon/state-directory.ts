@@ -17,6 +17,10 @@ export const DEFAULT_STATE_DIRECTORY = '/var/lib/flannelette'
 /** A daemon that was just told to stop may still be at it. */
 const CLAIM_PATIENCE_MS = 2000
 
+/** By the addresses of hosts that the tunnel goes between. */
+type MacFamily = 'ipv4' | 'ipv6'
+const MAC_FILES: Readonly<Record<MacFamily, string>> = { ipv4: 'mac', ipv6: 'mac-v6' }
+
 /** The own lease and the raw network config that it belongs to. */
 export interface KeptLease {
   readonly lease: Lease
@@ -63,16 +67,17 @@ export class StateDirectory {
     throw new FlanneletteError('device-busy', message, { remedy: 'stop it first, or choose another with --state-dir' })
   }
 
-  readMac(): number | null {
-    return this.#read('mac', (text) => {
+  /** That of the device over IPv4, or of the one over IPv6. */
+  readMac(family: MacFamily = 'ipv4'): number | null {
+    return this.#read(MAC_FILES[family], (text) => {
       const mac = parseMac(text.trim())
       if (mac === null) throw new Error('it holds no MAC')
       return mac
     })
   }
 
-  writeMac(mac: number): void {
-    this.#write('mac', `${formatMac(mac)}\n`)
+  writeMac(mac: number, family: MacFamily = 'ipv4'): void {
+    this.#write(MAC_FILES[family], `${formatMac(mac)}\n`)
   }
 
   readLease(): KeptLease | null {

@@ -4,18 +4,19 @@
 import {
   type FeatureName,
   formatAddress,
-  formatIpv4,
   formatMac,
   formatPrefix,
   monotonicClock,
   type PeerTraffic,
+  parseIpv6,
+  type UnderlayAddress,
 } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane, LocalVtep } from '../host/dataplane.ts'
 import { describeConflict } from '../lease/diff.ts'
-import type { Lease } from '../lease/lease.ts'
-import { vtepMacOf } from '../store/flannel-json.ts'
+import { identityInWords, identityOf, type Lease, nameOf } from '../lease/lease.ts'
+import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentState } from './agent-options.ts'
 import type { Health } from './health.ts'
 import type { NodeAgent } from './node-agent.ts'
@@ -25,12 +26,16 @@ export const STATUS_FILE = 'status.json'
 const PERIOD_MS = 1000
 
 export interface LeaseStatus {
+  /** The IPv4 one; of a lease without one the IPv6 one. */
   readonly subnet: string
   /** `null` for a lease without an IPv6 half. */
   readonly ipv6Subnet: string | null
+  /** What the node is known by: its IPv4 address, where IPv4 is off the IPv6 one. */
   readonly publicIp: string
+  /** Where a tunnel over IPv6 leads, `null` without one. */
+  readonly publicIpv6?: string | null
   readonly backendType: string
-  /** `null` when the lease carries none that is usable. */
+  /** Of the device that carries `subnet`. `null` when the lease carries none that is usable. */
   readonly vtepMac: string | null
   /** ISO 8601, `null` for a reservation. */
   readonly expiresAt: string | null
@@ -62,6 +67,8 @@ export interface DaemonStatus {
   readonly pid: number
   readonly state: AgentState
   readonly dataplane: Dataplane['kind']
+  /** Why it is this one, `null` where a person said so. */
+  readonly dataplaneWhy: string | null
   /** By what the underlay can tell flows apart. */
   readonly entropy: string
   readonly driver: Dataplane['driver']
@@ -83,6 +90,13 @@ export interface DaemonStatus {
     readonly overlayIpv6: string | null
     readonly ipv6Network: string | null
     readonly mtu: number
+    /** The device that IPv6 has to itself, `null` without one. */
+    readonly ipv6Device?: {
+      readonly device: string
+      readonly mac: string
+      readonly underlayAddress: string
+      readonly mtu: number
+    } | null
   } | null
   readonly lease:
     | (LeaseStatus & { readonly state: string; readonly renewedAt: string | null; readonly renewsAt: string | null })
@@ -136,6 +150,7 @@ export function statusOf(
     pid: process.pid,
     state: agent.state,
     dataplane: dataplane.kind,
+    dataplaneWhy: dataplane.why ?? null,
     entropy: dataplane.entropy,
     driver: dataplane.driver,
     outerDf: dataplane.outerDf ?? 'clear',
@@ -155,7 +170,7 @@ export function statusOf(
     peers: peerStatuses(peers.peers, dataplane, clock, memory.watch),
     pendingPeers: dataplane.pendingPeers(),
     leftOut: peers.leftOut.map(({ lease, subnet, reason, detail }) => {
-      return { subnet, publicIp: formatIpv4(lease.attributes.publicIp), reason, detail }
+      return { subnet, publicIp: identityInWords(lease.attributes), reason, detail }
     }),
     conflicts: peers.conflicts.map(describeConflict),
     health: memory.health?.look() ?? null,
@@ -215,13 +230,20 @@ function nodeStatus(local: LocalVtep): DaemonStatus['node'] {
     port: local.port,
     mac: formatMac(local.mac),
     underlayInterface: local.underlayInterface,
-    underlayAddress: formatIpv4(local.underlayAddress),
-    overlayAddress: formatIpv4(local.overlayAddress),
-    network: formatPrefix(local.network),
+    underlayAddress: formatAddress(local.underlayAddress),
+    overlayAddress: formatAddress(local.overlayAddress),
+    network: formatPrefix(local.network ?? local.ipv6Network!),
     overlayIpv6: local.ipv6Subnet === null ? null : formatAddress(local.ipv6Subnet.address),
     ipv6Network: local.ipv6Network === null ? null : formatPrefix(local.ipv6Network),
     mtu: local.mtuBytes,
+    ipv6Device: ipv6DeviceStatus(local),
   }
+}
+
+function ipv6DeviceStatus({ ipv6Device }: LocalVtep) {
+  if (ipv6Device === undefined) return null
+  const { deviceName: device, mac, underlayAddress, mtuBytes: mtu } = ipv6Device
+  return { device, mac: formatMac(mac), underlayAddress: formatAddress(underlayAddress), mtu }
 }
 
 const monotonicMs = monotonicClock()
@@ -246,25 +268,55 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
     return { sentPackets, sentBytes, lastSent, receivedPackets, receivedBytes, lastReceived }
   }
   return peers.map((lease) => {
-    const seen = traffic?.get(lease.attributes.publicIp)
-    const state = states.get(lease.attributes.publicIp) ?? null
+    const { seen, state, pathMtu } = bothTunnels(lease, traffic, states, limits)
     // Field by field: a spread into a larger object takes V8 forty times as long.
-    const { subnet, ipv6Subnet, publicIp, backendType, vtepMac, expiresAt, revision } = leaseStatus(lease)
-    const inTraffic = seen === undefined ? null : trafficInWords(seen)
-    const pathMtu = limits?.get(lease.attributes.publicIp) ?? null
-    return {
+    const {
       subnet,
       ipv6Subnet,
       publicIp,
+      publicIpv6 = null,
       backendType,
       vtepMac,
       expiresAt,
       revision,
-      state,
-      traffic: inTraffic,
-      pathMtu,
-    }
+    } = leaseStatus(lease)
+    const inTraffic = seen === undefined ? null : trafficInWords(seen)
+    const words = { subnet, ipv6Subnet, publicIp, publicIpv6, backendType, vtepMac, expiresAt, revision }
+    return Object.assign(words, { state, traffic: inTraffic, pathMtu })
   })
+}
+
+/** The worst first: what one tunnel does not carry is worth a word although the other does. */
+const STATES: readonly PeerState[] = ['no-answer', 'active', 'sending', 'idle']
+
+/** What passed between this node and a peer by both of its addresses, where it has two. */
+function bothTunnels(
+  { attributes }: Lease,
+  traffic: ReadonlyMap<UnderlayAddress, PeerTraffic> | null,
+  states: ReadonlyMap<UnderlayAddress, PeerState>,
+  limits: ReadonlyMap<UnderlayAddress, number> | undefined,
+): { readonly seen: PeerTraffic | undefined } & Pick<PeerStatus, 'state' | 'pathMtu'> {
+  const first = identityOf(attributes)
+  const second = attributes.publicIpv6 === null ? null : parseIpv6(attributes.publicIpv6)
+  const [seen, other] = [traffic?.get(first), second === null || second === first ? undefined : traffic?.get(second)]
+  const own = states.get(first) ?? null
+  const least = Math.min(limits?.get(first) ?? Infinity, limits?.get(second ?? first) ?? Infinity)
+  const pathMtu = least === Infinity ? null : least
+  if (second === null || other === undefined) return { seen, state: own, pathMtu }
+  if (seen === undefined) return { seen: other, state: states.get(second) ?? null, pathMtu }
+  const state = STATES.find((one) => one === own || one === states.get(second)) ?? null
+  return { seen: sumOf(seen, other), state, pathMtu }
+}
+
+function sumOf(a: PeerTraffic, b: PeerTraffic): PeerTraffic {
+  return {
+    sentPackets: a.sentPackets + b.sentPackets,
+    sentBytes: a.sentBytes + b.sentBytes,
+    lastSentMs: Math.max(a.lastSentMs, b.lastSentMs),
+    receivedPackets: a.receivedPackets + b.receivedPackets,
+    receivedBytes: a.receivedBytes + b.receivedBytes,
+    lastReceivedMs: Math.max(a.lastReceivedMs, b.lastReceivedMs),
+  }
 }
 
 /** In whole seconds: what is computed anew each time should not look new each time. */
@@ -285,12 +337,14 @@ export function leaseStatus(lease: Lease): LeaseStatus {
 }
 
 function inWords(lease: Lease): LeaseStatus {
-  const mac = vtepMacOf(lease.attributes)
+  const { attributes } = lease
+  const mac = lease.subnet === null ? vtepMacForIpv6(attributes) : vtepMacOf(attributes)
   return {
-    subnet: formatPrefix(lease.subnet),
+    subnet: nameOf(lease),
     ipv6Subnet: lease.ipv6Subnet,
-    publicIp: formatIpv4(lease.attributes.publicIp),
-    backendType: lease.attributes.backendType,
+    publicIp: identityInWords(attributes),
+    publicIpv6: attributes.publicIpv6,
+    backendType: attributes.backendType,
     vtepMac: mac === null ? null : formatMac(mac),
     expiresAt: isoOrNull(lease.expiresAtMs),
     revision: lease.revision,

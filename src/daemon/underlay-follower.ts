@@ -3,11 +3,11 @@
 // one by now. Once the address is gone the choice is made again by the same rule; an answer that holds for five seconds
 // is where the node moves. An address that comes back within that time has cost nothing.
 // Another MTU is told at once.
-import { formatIpv4 } from '../../dataplane/index.ts'
+import { formatAddress, type UnderlayAddress } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LinkInfo } from '../host/ip.ts'
-import type { UnderlayInterface } from '../host/underlay-interface.ts'
+import { carries, type UnderlayInterface } from '../host/underlay-interface.ts'
 import type { Log } from '../log.ts'
 
 /** How long a new address must stay before a lease is written for it, milliseconds. */
@@ -30,8 +30,8 @@ export interface UnderlayFollowerOptions extends UnderlayEyes {
   readonly clock: Clock
   readonly log: Log
   readonly select: () => Promise<UnderlayInterface>
-  /** The address that peers were told is the interface's own, and was fixed by a person: nothing may replace it. */
-  readonly fixed: boolean
+  /** Addresses of the interface that peers were told and a person has fixed: nothing may replace them. */
+  readonly fixed: readonly UnderlayAddress[]
   /** Goes over to another address. @throws FlanneletteError when that is impossible for now */
   readonly move: (to: UnderlayInterface) => Promise<void>
   /** The interface has another MTU now, in bytes; tried again when it fails. */
@@ -102,16 +102,17 @@ export class UnderlayFollower {
   async #followed(): Promise<number> {
     const { clock, readLink } = this.#options
     const link = await readLink(this.#current.name)
-    if (link !== null && carries(link, this.#current.address)) {
+    if (link !== null && addressesOf(this.#current).every((address) => carries(link, address))) {
       this.#next = null
       this.#saidFixed = false
       await this.#compareMtu(link.mtu)
       return LOOK_MS
     }
-    const to = await this.#choice()
+    const lost = this.#options.fixed.find((address) => link === null || !carries(link, address))
+    const to = await this.#choice(lost)
     if (to === null) {
       this.#next = null
-      return this.#options.fixed ? LOOK_MS : SEARCH_MS
+      return lost === undefined ? SEARCH_MS : LOOK_MS
     }
     if (this.#next === null || !samePlace(this.#next.to, to)) this.#next = { to, sinceMs: clock.bootMs() }
     const leftMs = this.#next.sinceMs + SETTLE_MS - clock.bootMs()
@@ -120,12 +121,13 @@ export class UnderlayFollower {
     return LOOK_MS
   }
 
-  /** Where the rule leads now; `null` when nowhere else. */
-  async #choice(): Promise<UnderlayInterface | null> {
-    const { select, fixed, log } = this.#options
-    if (fixed) {
-      const address = formatIpv4(this.#current.address)
-      if (!this.#saidFixed) log.warn('underlay-fixed', `${address} was fixed by --public-ip: no other address is taken`)
+  /** Where the rule leads now; `null` when nowhere else. `lost` is a fixed address that is away. */
+  async #choice(lost: UnderlayAddress | undefined): Promise<UnderlayInterface | null> {
+    const { select, log } = this.#options
+    if (lost !== undefined) {
+      const flag = typeof lost === 'number' ? '--public-ip' : '--public-ipv6'
+      const sentence = `${formatAddress(lost)} was fixed by ${flag}: no other address is taken`
+      if (!this.#saidFixed) log.warn('underlay-fixed', sentence)
       this.#saidFixed = true
       return null
     }
@@ -144,7 +146,7 @@ export class UnderlayFollower {
     await this.#options.move(to)
     this.#current = to
     this.#next = null
-    const [before, now] = [from, to].map(({ name, address }) => `${formatIpv4(address)} on ${name}`)
+    const [before, now] = [from, to].map((one) => `${addressesOf(one).map(formatAddress).join(' and ')} on ${one.name}`)
     this.#options.log.info('underlay-moved', `the underlay is ${now} now, it was ${before}`, { how: to.how })
     await this.#compareMtu(to.mtuBytes)
   }
@@ -157,10 +159,10 @@ export class UnderlayFollower {
 }
 
 function samePlace(one: UnderlayInterface, other: UnderlayInterface): boolean {
-  return one.name === other.name && one.address === other.address
+  return one.name === other.name && one.address === other.address && one.ipv6Address === other.ipv6Address
 }
 
-function carries(link: LinkInfo, address: number): boolean {
-  const text = formatIpv4(address)
-  return (link.addr_info ?? []).some(({ family, local }) => family === 'inet' && local === text)
+/** One of each family that tunnels go between. */
+function addressesOf({ address, ipv6Address }: UnderlayInterface): UnderlayAddress[] {
+  return ipv6Address === undefined ? [address] : [address, ipv6Address]
 }

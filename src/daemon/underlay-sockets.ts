@@ -3,7 +3,7 @@
 import {
   closeDescriptor,
   errno,
-  formatIpv4,
+  formatAddress,
   type OpenUdpSocket,
   type OuterDf,
   openSendingSockets,
@@ -12,6 +12,7 @@ import {
   type PathFds,
   type RawPorts,
   rawDriverFailure,
+  type UnderlayAddress,
   type WorkerDriver,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -97,6 +98,12 @@ export async function closeSockets({
   }
 }
 
+/** What the worker of that index has for itself. */
+export function socketsOfWorker({ receiving, paths }: UnderlaySockets, index: number) {
+  const pathFds = paths[index]
+  return { socketFd: receiving[index]!.fd, ...(pathFds === undefined ? {} : { pathFds }) }
+}
+
 /** How flows are told apart from outside, in words for the status. */
 export function entropyOf({ sendingFds, rawPorts }: UnderlaySockets): string {
   if (rawPorts.ports > 1) return 'local port range'
@@ -119,8 +126,9 @@ async function refuseWithoutRawSocket(): Promise<void> {
   })
 }
 
-function socketError(underlayAddress: number, port: number, failure: number): FlanneletteError {
-  const where = `UDP ${formatIpv4(underlayAddress)}:${port}`
+function socketError(underlayAddress: UnderlayAddress, port: number, failure: number): FlanneletteError {
+  const address = formatAddress(underlayAddress)
+  const where = `UDP ${typeof underlayAddress === 'bigint' ? `[${address}]` : address}:${port}`
   if (failure === errno.EADDRINUSE) {
     return new FlanneletteError('port-busy', `${where} is in use by another program or by a kernel vxlan device`, {
       remedy: `find it with "ss -lunp sport = ${port}" and "ip -d link show type vxlan", then stop or delete it`,

@@ -2,8 +2,8 @@
 // refused is tried before anything is left behind.
 import {
   type Feature,
-  type FeatureName,
-  formatIpv4,
+  formatAddress,
+  formatPrefix,
   keepOverlayDevice,
   mergeTraffic,
   type Offender,
@@ -23,14 +23,16 @@ import { carriesAddress } from '../host/carried-address.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
-import type { Lease } from '../lease/lease.ts'
+import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { findOwnVtep, REHEARSAL_DEVICE, removeOwnVtep } from './changeover.ts'
 import { findFeatures } from './driver-features.ts'
+import { engineSettings } from './engine-settings.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
-import { closeAll, dress, isDressed, openDevice, transmitDropped } from './overlay-device.ts'
+import { closeAll, dress, isDressed, openDevice, refuseGroupPolicy, transmitDropped } from './overlay-device.ts'
 import { RecentOffenders } from './recent-offenders.ts'
-import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './underlay-sockets.ts'
+import { closeSockets, entropyOf, openSockets, socketsOfWorker, type UnderlaySockets } from './underlay-sockets.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
@@ -55,6 +57,8 @@ export class UserspaceDataplane implements Dataplane {
   #local: LocalVtep | null = null
   #workers: WorkerGroup | null = null
   #tuns: readonly OpenTun[] = []
+  /** A former run has left the kernel's VTEP under our device's name. */
+  #replacesVtep = false
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
   /** Of the table in force, 0 before the first. */
@@ -86,17 +90,28 @@ export class UserspaceDataplane implements Dataplane {
    */
   async prepare(outline: VtepOutline): Promise<void> {
     requireNetworkAdmin(outline.deviceName)
+    refuseGroupPolicy(outline)
     await refuseNetworkOverlap(outline)
     try {
-      this.#sockets = await openSockets(outline, this.#options, this.#options.log)
-      this.#tuns = await this.#openDevice(outline.deviceName)
+      this.#replacesVtep = await findOwnVtep(outline)
+      if (this.#replacesVtep) await closeAll(await this.#openDevice(REHEARSAL_DEVICE))
+      else await this.#open(outline)
     } catch (error) {
       await this.stop('keep')
       throw error
     }
   }
 
+  async #open(outline: VtepOutline): Promise<void> {
+    this.#sockets = await openSockets(outline, this.#options, this.#options.log)
+    this.#tuns = await this.#openDevice(outline.deviceName)
+  }
+
   async start(local: LocalVtep): Promise<void> {
+    if (this.#replacesVtep) {
+      await removeOwnVtep(local.deviceName, this.#options.log)
+      await this.#open(local)
+    }
     const sockets = this.#sockets
     if (this.#tuns.length === 0 || sockets === null) throw new Error('the dataplane is not prepared')
     this.#local = local
@@ -115,13 +130,9 @@ export class UserspaceDataplane implements Dataplane {
     const ends = { tun: this.#tuns[0]!, receiving: sockets.receiving, underlayAddress: local.underlayAddress }
     const { maxSegments, features } = await findFeatures(this.#options, ends)
     this.#report.begin(features, this.#counted)
-    const joins = (name: FeatureName) => features.some((feature) => feature.name === name && feature.on)
     this.#workers = await WorkerGroup.start({
       driver: this.driver,
-      queues: this.#tuns.map(({ fd }, index) => ({
-        ...{ tunFd: fd, socketFd: sockets.receiving[index]!.fd },
-        ...(sockets.paths[index] === undefined ? {} : { pathFds: sockets.paths[index] }),
-      })),
+      queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, ...socketsOfWorker(sockets, index) })),
       senderFds: sockets.sendingFds,
       underlayAddress: local.underlayAddress,
       rawPorts: sockets.rawPorts,
@@ -129,18 +140,7 @@ export class UserspaceDataplane implements Dataplane {
       encapsulation: local.encapsulation,
       vni: local.vni,
       mac: local.mac,
-      settings: {
-        overlayAddress: local.overlayAddress,
-        overlayIpv6: local.ipv6Subnet?.address ?? null,
-        subnet: local.subnet,
-        ipv6Subnet: local.ipv6Subnet,
-        countsHop: local.encapsulation === 'udp',
-        mtuBytes: local.mtuBytes,
-        sourceCheck: this.#options.sourceCheck,
-        sourceAllow: this.#options.sourceAllow,
-        mergeTcp: joins('tun-gso-tcp4'),
-        mergeUdp: joins('tun-gso-udp'),
-      },
+      settings: engineSettings(local, this.#options, features),
       // Workers made anew go on with the table of those before: it keeps its number.
       generation: Math.max(this.#generation - 1, 0),
       onReport: (report) => this.#hear(report),
@@ -279,6 +279,10 @@ export class UserspaceDataplane implements Dataplane {
     return this.impairment() === null ? 0 : this.#peers.length
   }
 
+  pendingSubnets(): ReadonlySet<string> {
+    return new Set(this.impairment() === null ? [] : this.#peers.flatMap(halvesOf).map(formatPrefix))
+  }
+
   /** Whether there is something to trace. */
   get isStarted(): boolean {
     return this.#workers !== null
@@ -355,7 +359,7 @@ export class UserspaceDataplane implements Dataplane {
     const adrift = !carriesAddress(underlayInterface, underlayAddress)
     if (adrift === this.#adrift) return
     this.#adrift = adrift
-    const address = formatIpv4(underlayAddress)
+    const address = formatAddress(underlayAddress)
     if (adrift) {
       log.warn('underlay-lost', `${underlayInterface} is down or has lost its address ${address}: no peer is reached`)
     } else {

@@ -1,10 +1,10 @@
 // Whether an interface is up and has an address: a look without a program, so one may look often.
 import { networkInterfaces } from 'node:os'
-import { formatIpv4 } from '../../dataplane/index.ts'
+import { formatAddress } from '../../dataplane/index.ts'
 
 /** Only interfaces that are up are listed, and an address with a label under the label (`eth0:1`). */
-export function carriesAddress(interfaceName: string, address: number): boolean {
-  const text = formatIpv4(address)
+export function carriesAddress(interfaceName: string, address: number | bigint): boolean {
+  const text = formatAddress(address)
   return Object.entries(networkInterfaces()).some(([name, addresses = []]) => {
     const same = name === interfaceName || name.startsWith(`${interfaceName}:`)
     return same && addresses.some((info) => info.address === text)

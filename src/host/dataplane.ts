@@ -11,10 +11,12 @@ import type {
 } from '../../dataplane/index.ts'
 import type { Lease } from '../lease/lease.ts'
 
-/** What is known of this node before it has a lease. Addresses are unsigned 32-bit numbers. */
+/**
+ * What is known of this node before it has a lease. Addresses are unsigned numbers, those of IPv6 bigints.
+ */
 export interface VtepOutline {
   readonly encapsulation: 'vxlan' | 'udp'
-  /** `flannel.<VNI>`, `flannel0` for plain UDP. */
+  /** `flannel.<VNI>`, `flannel-v6.<VNI>` over IPv6, `flannel0` for plain UDP. */
   readonly deviceName: string
   /** 0 where the encapsulation has none. */
   readonly vni: number
@@ -22,27 +24,46 @@ export interface VtepOutline {
   readonly port: number
   /** Underlay interface and its address; the socket binds to it. */
   readonly underlayInterface: string
-  readonly underlayAddress: number
-  readonly network: Ipv4Prefix
-  /** The IPv6 network whose packets cross through this device as well, `null` when only IPv4 does. */
+  readonly underlayAddress: UnderlayAddress
+  /** `null` where IPv4 does not cross. */
+  readonly network: Ipv4Prefix | null
+  /** `null` where IPv6 does not cross. */
   readonly ipv6Network: Ipv6Prefix | null
+  /** What IPv6 crosses by where that is not this very device. */
+  readonly ipv6Device?: Ipv6Device
   /** MTU of the overlay device (underlay MTU − overhead). */
+  readonly mtuBytes: number
+  /** `Backend.GBP`: marks of packets cross the tunnel (draft-smith-vxlan-group-policy). Absent: they do not. */
+  readonly groupPolicy?: boolean
+  /** `Backend.Learning`: the kernel's device learns MACs from what it receives. Absent: it does not. */
+  readonly learning?: boolean
+}
+
+/** A device of IPv6's own beside that of IPv4, whose tunnel is between IPv6 addresses of hosts. */
+export interface Ipv6Device {
+  /** `flannel-v6.<VNI>` */
+  readonly deviceName: string
+  /** On the same interface. */
+  readonly underlayAddress: bigint
   readonly mtuBytes: number
 }
 
 /** Everything a dataplane must know of this node; MACs are 48-bit numbers. */
 export interface LocalVtep extends VtepOutline {
+  readonly ipv6Device?: Ipv6Device & { readonly mac: number }
   /** 0 where the encapsulation has no MACs. */
   readonly mac: number
-  /** Own overlay address: the subnet's first address, as /32 on the device. */
-  readonly overlayAddress: number
-  readonly subnet: Ipv4Prefix
+  /** Own overlay address: the first one of the subnet, on the device as /32 (or /128 where only IPv6 crosses). */
+  readonly overlayAddress: number | bigint
+  readonly subnet: Ipv4Prefix | null
   /** Own IPv6 subnet; its first address is on the device as /128. `null` without `ipv6Network`. */
   readonly ipv6Subnet: Ipv6Prefix | null
 }
 
 export interface Dataplane {
   readonly kind: 'userspace' | 'kernel'
+  /** Why it is this kind, where no person said so. */
+  readonly why?: string | undefined
   /** By what the underlay can tell flows apart: `none`, `16 source ports`, … */
   readonly entropy: string
   /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`. */
@@ -97,6 +118,8 @@ export interface Dataplane {
   impairment(): string | null
   /** Peers that could not be programmed yet (0 when all are). */
   pendingPeers(): number
+  /** Their subnets that packets are not forwarded by, in text form; an IPv6 half may be missing alone. */
+  pendingSubnets(): ReadonlySet<string>
   /** Stops moving packets. `keep` leaves device, address and routes for the next start. */
   stop(mode: 'keep' | 'remove'): Promise<void>
 }

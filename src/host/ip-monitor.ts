@@ -1,4 +1,4 @@
-// A doorbell for changes of links and addresses: `ip monitor` rings it with each line that it writes. What has
+// A doorbell for changes of links, addresses, routes: `ip monitor` rings it with each line that it writes. What has
 // changed is never read from these lines; whoever hears the bell looks for himself. When the program cannot run, or the
 // kernel overruns it, the bell is silent: whoever relies on it looks from time to time as well.
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -10,8 +10,16 @@ export interface Doorbell {
   stop(): void
 }
 
+export interface BellWishes {
+  /** What to listen to, as ip-monitor(8) names it. */
+  readonly objects: readonly string[]
+  /** Lines that need not ring, for kinds that change all the time. Absent: all ring. */
+  readonly concerns?: (line: string) => boolean
+}
+
 /** Rings until stopped. The program goes with this process, whatever ends it. */
-export function ringOnChanges(ring: () => void): Doorbell {
+export function ringOnChanges(ring: () => void, wishes: BellWishes = { objects: ['link', 'address'] }): Doorbell {
+  const { objects, concerns = () => true } = wishes
   let child: ChildProcess | null = null
   let timer: NodeJS.Timeout | null = null
   let stopped = false
@@ -25,9 +33,17 @@ export function ringOnChanges(ring: () => void): Doorbell {
     timer.unref()
   }
   const start = () => {
-    const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', 'link', 'address']
+    const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', ...objects]
     child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'ignore'] })
-    child.stdout?.on('data', ring)
+    child.stdout?.on('data', (text: Buffer) => {
+      // Half a line at an end of the text is taken for one that concerns: better once too often.
+      if (
+        String(text)
+          .split('\n')
+          .some((line) => line !== '' && concerns(line))
+      )
+        ring()
+    })
     child.once('error', again)
     child.once('close', again)
     child.unref()

@@ -13,6 +13,9 @@ export interface AddressInfo {
   readonly dynamic?: boolean
   readonly temporary?: boolean
   readonly deprecated?: boolean
+  /** Of IPv6: not yet known to be nobody else's, or known to be somebody's. */
+  readonly tentative?: boolean
+  readonly dadfailed?: boolean
 }
 
 /** What we read of `ip -json -details link|address show`. */
@@ -48,6 +51,8 @@ export interface NeighborInfo {
   readonly dst: string
   readonly lladdr?: string
   readonly state?: readonly string[]
+  /** As a route's; kernels have it since 5.0. */
+  readonly protocol?: string
 }
 
 export interface FdbInfo {

@@ -21,7 +21,18 @@ export interface KernelTables {
   apply(tool: IpTool, commands: readonly string[]): Promise<BatchFailure[]>
 }
 
-export function kernelTables(device: string, where: Pick<CommandOptions, 'namespace'> = {}): KernelTables {
+/** The families that a device carries: of the others a second device may hold routes. */
+export interface CarriedFamilies {
+  readonly ipv4: boolean
+  readonly ipv6: boolean
+}
+
+export function kernelTables(
+  device: string,
+  carried: CarriedFamilies,
+  where: Pick<CommandOptions, 'namespace'> = {},
+): KernelTables {
+  const concernsUs = ({ dst, dev }: RouteInfo) => dev === device || (dst.includes(':') ? carried.ipv6 : carried.ipv4)
   return {
     read: async () => {
       const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
@@ -30,7 +41,7 @@ export function kernelTables(device: string, where: Pick<CommandOptions, 'namesp
         showJson<FdbInfo>('bridge', ['fdb', 'show', 'dev', device], where),
         Promise.all(families.map((f) => showJson<RouteInfo>('ip', [f, 'route', 'show'], where))),
       ])
-      return { neighbors: neighbors.flat(), fdb, routes: routes.flat() }
+      return { neighbors: neighbors.flat(), fdb, routes: routes.flat().filter(concernsUs) }
     },
     apply: (tool, commands) => batchEach(tool, commands, where),
   }

@@ -1,8 +1,8 @@
 // What the kernel's three tables should hold for a set of leases, and which commands bring them there. Pure: snapshots
 // in, commands out. kernel-vtep.ts runs them.
-import { formatAddress, formatIpv4, formatMac, formatPrefix, type Prefix } from '../../dataplane/index.ts'
-import { ipv6HalfOf, type Lease } from '../lease/lease.ts'
-import { vtepMacOf } from '../store/flannel-json.ts'
+import { formatAddress, formatMac, formatPrefix, type Prefix } from '../../dataplane/index.ts'
+import type { Lease } from '../lease/lease.ts'
+import { peerVtep, type TunnelEnd } from '../lease/peer-vtep.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
@@ -33,21 +33,21 @@ export interface PresentRows {
   readonly routes: readonly RouteInfo[]
 }
 
-/** Leases to rows; a lease whose backend data names no MAC is left out. */
-export function desiredRows(peers: readonly Lease[]): PeerRow[] {
-  const rows: PeerRow[] = []
-  for (const lease of peers) {
-    const mac = vtepMacOf(lease.attributes)
-    if (mac === null) continue
-    const half = ipv6HalfOf(lease)
-    rows.push({
-      ...subnetRow(lease.subnet),
-      ipv6: half === null ? null : subnetRow(half),
-      mac: formatMac(mac),
-      underlayAddress: formatIpv4(lease.attributes.publicIp),
-    })
-  }
-  return rows
+/** Leases to rows; a lease with nothing behind this tunnel is left out. */
+export function desiredRows(peers: readonly Lease[], local: TunnelEnd): PeerRow[] {
+  return peers.flatMap((lease) => {
+    const behind = peerVtep(lease, local)
+    const [subnet, ipv6] = behind?.subnets ?? []
+    if (behind === null || subnet === undefined) return []
+    return [
+      {
+        ...subnetRow(subnet),
+        ipv6: ipv6 === undefined ? null : subnetRow(ipv6),
+        mac: formatMac(behind.mac),
+        underlayAddress: formatAddress(behind.underlayAddress),
+      },
+    ]
+  })
 }
 
 function subnetRow(subnet: Prefix): SubnetRow {
@@ -79,22 +79,23 @@ export interface ProgramPlan {
 export function planProgram(device: string, rows: readonly PeerRow[], present: PresentRows): ProgramPlan {
   const neighbors = new Map(present.neighbors.map((entry) => [entry.dst, entry]))
   const fdb = new Map(present.fdb.map((entry) => [entry.mac, entry]))
-  const routes = new Map(present.routes.map((entry) => [entry.dst, entry]))
+  const routes = new Map(present.routes.filter(isOurPeerRoute).map((entry) => [entry.dst, entry]))
   const plan = { neighbors: [] as PeerCommand[], fdb: [] as PeerCommand[], routes: [] as PeerCommand[] }
   for (const row of rows) {
     const { mac, underlayAddress } = row
-    if (fdb.get(mac)?.dst !== underlayAddress) {
+    const forwarding = fdb.get(mac)
+    if (forwarding?.dst !== underlayAddress || forwarding.state !== 'permanent') {
       const command = `fdb replace ${mac} dev ${device} dst ${underlayAddress} self permanent`
       plan.fdb.push({ subnet: row.subnet, command })
     }
     for (const { subnet, gateway } of subnetRowsOf(row)) {
       const neighbor = neighbors.get(gateway)
-      if (neighbor?.lladdr !== mac || neighbor.state?.includes('PERMANENT') !== true) {
-        const command = `neigh replace ${gateway} lladdr ${mac} dev ${device} nud permanent`
+      if (neighbor?.lladdr !== mac || !isOurNeighbor(neighbor)) {
+        const command = `neigh replace ${gateway} lladdr ${mac} dev ${device} nud permanent protocol ${ROUTE_PROTOCOL}`
         plan.neighbors.push({ subnet, command })
       }
       const route = routes.get(subnet)
-      if (route?.dev !== device || route.gateway !== gateway || !isOurRoute(route.protocol)) {
+      if (route?.dev !== device || route.gateway !== gateway) {
         const command = `route replace ${subnet} via ${gateway} dev ${device} onlink proto ${ROUTE_PROTOCOL}`
         plan.routes.push({ subnet, command })
       }
@@ -111,24 +112,35 @@ export interface RemovalPlan {
 }
 
 /**
- * Everything permanent on the device is ours, and so is every route with our protocol tag on any device. An FDB entry
- * whose MAC no peer has any more goes too: that is how an old MAC leaves when a peer gets a new one.
+ * Ours are the routes and neighbours that carry our protocol tag, and the FDB entries, which can carry none, of MACs that
+ * such a neighbour names or that we know to have put there (`macs`). An FDB entry whose MAC no peer has any more goes
+ * too: that is how an old MAC leaves when a peer gets a new one.
  */
-export function planRemoval(device: string, rows: readonly PeerRow[], present: PresentRows): RemovalPlan {
+export function planRemoval(
+  device: string,
+  rows: readonly PeerRow[],
+  present: PresentRows,
+  macs: ReadonlySet<string> = new Set(),
+): RemovalPlan {
   const wanted = rows.flatMap(subnetRowsOf)
   const subnets = new Set(wanted.map((row) => row.subnet))
   const gateways = new Set(wanted.map((row) => row.gateway))
-  const macs = new Set(rows.map((row) => row.mac))
+  const wantedMacs = new Set(rows.map((row) => row.mac))
+  const ownNeighbors = present.neighbors.filter(isOurNeighbor)
+  const ownMacs = new Set([...macs, ...ownNeighbors.map(({ lladdr }) => lladdr)])
   const staleRoutes = present.routes.filter((route) => isOurPeerRoute(route) && !subnets.has(route.dst))
   const staleFdb = present.fdb.filter(
-    (entry) => entry.dst !== undefined && entry.state === 'permanent' && !macs.has(entry.mac),
+    ({ dst, state, mac }) => dst !== undefined && state === 'permanent' && ownMacs.has(mac) && !wantedMacs.has(mac),
   )
-  const staleNeighbors = present.neighbors.filter(
-    (entry) => entry.state?.includes('PERMANENT') === true && !gateways.has(entry.dst),
-  )
+  const staleNeighbors = ownNeighbors.filter(({ dst }) => !gateways.has(dst))
   return {
     routes: staleRoutes.map(deleteRoute),
     fdb: staleFdb.map((entry) => `fdb delete ${entry.mac} dev ${device} dst ${entry.dst} self`),
     neighbors: staleNeighbors.map((entry) => `neigh delete ${entry.dst} dev ${device}`),
   }
+}
+
+/** Somebody else's replacement leaves our tag in place, and maybe not our state. */
+function isOurNeighbor({ protocol, state }: NeighborInfo): boolean {
+  return isOurRoute(protocol) && state?.includes('PERMANENT') === true
 }

@@ -1,8 +1,9 @@
 // The dataplane that moves no packet itself: it makes the kernel's `flannel.<VNI>` and keeps neighbours, FDB and routes
 // as the leases say. Desired state is the whole set of peers; each pass compares it with what the kernel holds and runs
 // only the difference, so a repeated, late or interrupted pass does no harm. A peer whose commands fail stays pending
-// and is tried again with back-off; the others are programmed meanwhile. A device that somebody takes away comes back.
-import { formatIpv4 } from '../../dataplane/index.ts'
+// and is tried again with back-off; the others are programmed meanwhile. What somebody takes away or changes of device,
+// routes or entries comes back (kernel-vtep-watch.ts says when that is looked for).
+import { formatAddress } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { systemClock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -13,15 +14,17 @@ import { carriesAddress } from './carried-address.ts'
 import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
 import { batchEach, type IpTool } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
-import { ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
+import { type DeviceWork, ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
 import {
   desiredRows,
   type PeerCommand,
   type PeerRow,
+  type ProgramPlan,
   planProgram,
   planRemoval,
   subnetRowsOf,
 } from './kernel-vtep-plan.ts'
+import { VtepWatch } from './kernel-vtep-watch.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
 
 export interface KernelVtepOptions {
@@ -34,9 +37,6 @@ export interface KernelVtepOptions {
   /** Stands in for the kernel's tables in tests. */
   readonly tables?: KernelTables
 }
-
-/** How often the device is looked at, milliseconds: one that is lost, down or bare is mended then. */
-const TEND_MS = 1000
 
 const FIRST_RETRY_MS = 100
 const LONGEST_RETRY_MS = 30_000
@@ -60,11 +60,15 @@ export class KernelVtep implements Dataplane {
   #local: LocalVtep | null = null
   #tables: KernelTables | null
   #rows: readonly PeerRow[] = []
+  /** What the tables held after the last pass, unless something failed; later differences are somebody else's work. */
+  #settledRows: readonly PeerRow[] | null = null
+  /** MACs that we have put into the FDB, where nothing else tells that an entry is ours. */
+  readonly #macs = new Set<string>()
   #generation = 0
   /** Subnet → failed attempts in a row. */
   readonly #failures = new Map<string, number>()
   #retry: Timer | null = null
-  #tending: Timer | null = null
+  #watch: VtepWatch | null = null
   /** Work on device and tables never overlaps: each waits for the one before. */
   #tail: Promise<void> = Promise.resolve()
   #stopped = true
@@ -90,12 +94,23 @@ export class KernelVtep implements Dataplane {
     const { namespace, udpChecksum = true } = this.#options
     this.#device = local.deviceName
     if (this.#tables === null) {
-      await ensureKernelDevice(local, udpChecksum, { namespace })
-      this.#tables = kernelTables(local.deviceName, { namespace })
+      this.#tellOfNew(await ensureKernelDevice(local, udpChecksum, { namespace }))
+      const carried = { ipv4: local.network !== null, ipv6: local.ipv6Network !== null }
+      this.#tables = kernelTables(local.deviceName, carried, { namespace })
     }
     this.#local = local
     this.#stopped = false
-    this.#tendLater()
+    if (this.#looksAtDevice) {
+      const isIntact = () => !this.#lacks('overlay')
+      const mend = () => this.#inTurn(() => this.#mend())
+      this.#watch = new VtepWatch({ clock: this.#clock, device: local.deviceName, isIntact, mend })
+    }
+  }
+
+  #tellOfNew({ what, why }: DeviceWork): void {
+    if (what !== 'made-anew') return
+    const message = `${this.#device} did not fit and is made anew (${why.join('; ')}): packets of a moment are lost`
+    this.#log.warn('device-recreated', message)
   }
 
   /** The kernel changes the address of a device that is there; only where it does not, the device is made anew. */
@@ -106,12 +121,13 @@ export class KernelVtep implements Dataplane {
   async #moveNow(local: LocalVtep): Promise<void> {
     const { namespace, udpChecksum = true } = this.#options
     const { deviceName, vni, underlayAddress, underlayInterface } = local
-    const change = `link set dev ${deviceName} type vxlan id ${vni} local ${formatIpv4(underlayAddress)} dev ${underlayInterface}`
+    const change = `link set dev ${deviceName} type vxlan id ${vni} local ${formatAddress(underlayAddress)} dev ${underlayInterface}`
     const failures = await batchEach('ip', [change], { namespace })
     if (failures.length > 0)
       this.#log.debug('kernel-device-anew', `${deviceName} is made anew: ${failures[0]!.message}`)
-    await ensureKernelDevice(local, udpChecksum, { namespace })
+    this.#tellOfNew(await ensureKernelDevice(local, udpChecksum, { namespace }))
     this.#local = local
+    this.#settledRows = null // what is made anew has lost its entries
     await this.#reconcileOrRetry('underlay moved')
   }
 
@@ -124,7 +140,8 @@ export class KernelVtep implements Dataplane {
   }
 
   async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
-    this.#rows = desiredRows(peers)
+    if (this.#local === null) throw new Error('the dataplane is not started')
+    this.#rows = desiredRows(peers, this.#local)
     const generation = ++this.#generation
     const known = new Set(this.#rows.flatMap(subnetRowsOf).map((row) => row.subnet))
     for (const subnet of this.#failures.keys()) if (!known.has(subnet)) this.#failures.delete(subnet)
@@ -176,15 +193,21 @@ export class KernelVtep implements Dataplane {
   }
 
   pendingPeers(): number {
-    const failing = (row: PeerRow) => subnetRowsOf(row).some(({ subnet }) => this.#failures.has(subnet))
-    return this.#rows.filter(failing).length
+    const pending = this.pendingSubnets()
+    return this.#rows.filter((row) => subnetRowsOf(row).some(({ subnet }) => pending.has(subnet))).length
+  }
+
+  /** None is reached without the device. */
+  pendingSubnets(): ReadonlySet<string> {
+    const all = this.#lacks('overlay')
+    return all ? new Set(this.#rows.flatMap(subnetRowsOf).map(({ subnet }) => subnet)) : new Set(this.#failures.keys())
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
     this.#retry?.cancel()
     this.#retry = null
-    this.#tending?.cancel()
+    this.#watch?.stop()
     await this.#tail
     if (mode === 'remove' && this.#options.tables === undefined) {
       const { namespace } = this.#options
@@ -207,25 +230,22 @@ export class KernelVtep implements Dataplane {
     return this.#reconcile(cause).catch((error: Error) => this.#passFailed(error))
   }
 
-  #tendLater(): void {
-    if (this.#stopped || !this.#looksAtDevice) return
-    this.#tending = this.#clock.after(TEND_MS, () => {
-      void this.#inTurn(() => this.#tend()).then(() => this.#tendLater())
-    })
-  }
-
-  /** What a start would do to the device is done again; the kernel has taken its entries and routes away with it. */
-  async #tend(): Promise<void> {
+  /** What a start would do to the device is done again; with a device the kernel takes its entries and routes away. */
+  async #mend(): Promise<void> {
     const local = this.#local
-    if (local === null || this.#stopped || !this.#lacks('overlay')) return
+    if (local === null || this.#stopped) return
     try {
-      await ensureKernelDevice(local, this.#options.udpChecksum ?? true, {})
-      this.#log.warn('device-restored', `${this.#device} was changed by somebody else and is as it was again`)
+      const { what, why } = await ensureKernelDevice(local, this.#options.udpChecksum ?? true, {})
+      if (what !== 'kept') {
+        const fields = { work: what, ...(why.length === 0 ? {} : { why: why.join('; ') }) }
+        this.#log.warn('device-restored', `${this.#device} was changed by somebody else and is as it was again`, fields)
+        this.#settledRows = null
+      }
     } catch (error) {
       this.#log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
       return
     }
-    await this.#reconcileOrRetry('device restored')
+    await this.#reconcileOrRetry('changed by somebody else')
   }
 
   async #reconcile(cause: string): Promise<void> {
@@ -233,16 +253,28 @@ export class KernelVtep implements Dataplane {
     if (tables === null || this.#stopped) return
     const rows = this.#rows
     const present = await tables.read()
-    const removal = planRemoval(this.#device, rows, present)
+    const removal = planRemoval(this.#device, rows, present, this.#macs)
     await this.#remove(tables, 'ip', removal.routes)
     await this.#remove(tables, 'bridge', removal.fdb)
     await this.#remove(tables, 'ip', removal.neighbors)
     const plan = planProgram(this.#device, rows, present)
+    for (const { mac } of rows) this.#macs.add(mac)
     const failed = new Map<string, string>()
     await program(tables, 'ip', plan.neighbors, failed)
     await program(tables, 'bridge', plan.fdb, failed)
     await program(tables, 'ip', plan.routes, failed)
+    this.#tellOfRepairs(rows, plan)
+    this.#settledRows = failed.size === 0 ? rows : null
     this.#settle(rows, failed, cause)
+  }
+
+  /** Only what was there already can have been changed by others. */
+  #tellOfRepairs(rows: readonly PeerRow[], { neighbors, fdb, routes }: ProgramPlan): void {
+    const commands = [...routes, ...neighbors, ...fdb]
+    if (this.#settledRows !== rows || commands.length === 0) return
+    const subnets = new Set(commands.map(({ subnet }) => subnet))
+    const message = `routes or entries of ${subnets.size} peers were changed by somebody else and are as they were again`
+    this.#log.warn('peers-restored', message, { first: commands[0]!.command })
   }
 
   async #remove(tables: KernelTables, tool: IpTool, commands: readonly string[]): Promise<void> {

@@ -44,13 +44,16 @@ export async function takeAway({ argv, input }: FirewallCommand, where: InNamesp
 }
 
 /**
- * Takes away devices of ours but this one: of a former VNI or backend. Resolves with their names. Only where no other
+ * Takes away devices of ours but these: of a former VNI or backend. Resolves with their names. Only where no other
  * daemon runs, whose device would look the same.
  * @throws FlanneletteError `host-command`
  */
-export async function removeOtherDevices(deviceName: string, where: InNamespace = {}): Promise<readonly string[]> {
+export async function removeOtherDevices(
+  devices: readonly string[],
+  where: InNamespace = {},
+): Promise<readonly string[]> {
   const links = await showJson<LinkInfo>('ip', ['link', 'show'], where)
-  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && ifname !== deviceName)
+  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !devices.includes(ifname))
   const names = stale.map(({ ifname }) => ifname)
   await batch(
     'ip',

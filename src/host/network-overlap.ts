@@ -3,7 +3,7 @@
 import {
   containsAddress,
   containsPrefix,
-  formatIpv4,
+  formatAddress,
   formatPrefix,
   type Prefix,
   parseIpv6Prefix,
@@ -22,14 +22,14 @@ export interface NetworkPlace {
   /** Our overlay device: routes into it are ours to replace. */
   readonly deviceName: string
   readonly underlayInterface: string
-  /** Unsigned 32-bit. */
-  readonly underlayAddress: number
+  readonly underlayAddress: number | bigint
 }
 
 /** Says in one phrase what stands in the network's way, `null` when nothing does. `routes` is the main table. */
 export function findNetworkOverlap(place: NetworkPlace, routes: readonly RouteInfo[]): string | null {
   const { network, deviceName, underlayInterface, underlayAddress } = place
-  if (containsAddress(network, underlayAddress)) return `covers this host's own address ${formatIpv4(underlayAddress)}`
+  if (containsAddress(network, underlayAddress))
+    return `covers this host's own address ${formatAddress(underlayAddress)}`
   for (const route of routes) {
     if (route.dev === deviceName || isOurRoute(route.protocol)) continue
     const prefix = parseDestination(route.dst)
@@ -51,8 +51,8 @@ export function parseDestination(dst: string): Prefix | null {
 
 /** Looks at the host's routes for both networks. @throws FlanneletteError `network-overlap`, `host-command` */
 export async function refuseNetworkOverlap(outline: VtepOutline, where: Pick<CommandOptions, 'namespace'> = {}) {
-  await refuseOverlap(outline, '-4', where)
-  const { ipv6Network } = outline
+  const { network, ipv6Network } = outline
+  if (network !== null) await refuseOverlap({ ...outline, network }, '-4', where)
   if (ipv6Network !== null) await refuseOverlap({ ...outline, network: ipv6Network }, '-6', where)
 }
 

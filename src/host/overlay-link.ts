@@ -26,10 +26,10 @@ export interface OverlayLink {
   /** `flannel.<VNI>` */
   readonly name: string
   /** Unsigned 32-bit; set as /32, so that no broadcast or subnet route appears beside the pods' bridge. */
-  readonly overlayAddress: number
+  readonly overlayAddress: number | null
   readonly mtuBytes: number
-  /** The whole pod network: one route, less specific than the bridge's own subnet. */
-  readonly network: Ipv4Prefix
+  /** The whole pod network: one route, less specific than the bridge's own subnet. `null`, as the address, without IPv4. */
+  readonly network: Ipv4Prefix | null
   /** The same for IPv6: address as /128, and network; `null` when the device carries IPv4 only. */
   readonly ipv6: { readonly address: bigint; readonly network: Ipv6Prefix } | null
 }
@@ -125,7 +125,8 @@ interface FamilyPlan {
 function planFamily({ name, link, routes, family, address, network }: FamilyPlan): string[] {
   const wanted = address === null ? null : `${formatAddress(address)}/${hostLength(family)}`
   const destination = network === null ? null : formatPrefix(network)
-  const ownRoutes = routes.filter((route) => isOurPeerRoute(route) && familyOf(route) === family)
+  const mayBeOurs = (route: RouteInfo) => destination !== null || route.dev === name // else it is another device's
+  const ownRoutes = routes.filter((route) => isOurPeerRoute(route) && familyOf(route) === family && mayBeOurs(route))
   const inside = network === null ? [] : addressesIn(link, network)
   const present = [...new Set([...inside, ...formerAddresses(name, link, ownRoutes)])]
   const plan: string[] = []

@@ -55,12 +55,13 @@ async function awaitHost(plan: LabPlan, host: LabHost, signal?: AbortSignal): Pr
   const { subnetFile } = hostFiles(plan.name, host.name)
   const { subnet = null, ipv6Subnet = null } = readSubnetFile(subnetFile) ?? {}
   const mtuBytes = Number(/^FLANNEL_MTU=(\d+)$/m.exec(readFileSync(subnetFile, 'utf8'))?.[1])
-  if (subnet === null || !(mtuBytes > 0)) {
+  const leading = subnet ?? ipv6Subnet
+  if (leading === null || !(mtuBytes > 0)) {
     throw new FlanneletteError('lab-state', `the daemon of ${host.name} wrote no usable ${subnetFile}`)
   }
   return {
     ...host,
-    subnet: formatPrefix(subnet),
+    subnet: formatPrefix(leading),
     ipv6Subnet: ipv6Subnet === null ? null : formatPrefix(ipv6Subnet),
     mtuBytes,
   }
@@ -68,13 +69,14 @@ async function awaitHost(plan: LabPlan, host: LabHost, signal?: AbortSignal): Pr
 
 async function connectPods(plan: LabPlan, host: LabHost) {
   const subnet = parsePrefix(host.subnet)
-  if (subnet === null) throw new FlanneletteError('lab-state', `${host.name} has no subnet`)
   const pods = plan.pods.filter((pod) => pod.host === host.name)
   const ipv6Subnet = host.ipv6Subnet === null ? null : parseIpv6Prefix(host.ipv6Subnet)
+  const leading = subnet ?? ipv6Subnet
+  if (leading === null) throw new FlanneletteError('lab-state', `${host.name} has no subnet`)
   await buildPodNetwork({ hostNamespace: host.namespace, subnet, ipv6Subnet, mtuBytes: host.mtuBytes, pods })
   return pods.map((pod) => ({
     ...pod,
-    address: podAddress(subnet, pod.number),
+    address: podAddress(leading, pod.number),
     ipv6Address: ipv6Subnet === null ? null : podAddress(ipv6Subnet, pod.number),
   }))
 }

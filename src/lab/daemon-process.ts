@@ -48,7 +48,7 @@ function daemonCommand(options: LabOptions, host: Pick<LabHost, 'name' | 'datapl
     ...['--state-dir', files.stateDirectory],
     ...['--subnet-file', files.subnetFile],
     ...['--dataplane', host.dataplane],
-    ...(host.dataplane === 'kernel' ? checksum : []),
+    ...(host.dataplane === 'userspace' ? [] : checksum),
     ...options.daemonArguments,
   ]
 }

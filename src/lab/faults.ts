@@ -23,13 +23,13 @@ const PARTS_PER_PERCENT = 1000
 export interface FaultPlace {
   /** `null` with a direct link. */
   readonly switchNamespace: string | null
-  readonly hosts: readonly Pick<HostPlan, 'name' | 'namespace' | 'underlayAddress'>[]
+  readonly hosts: readonly Pick<HostPlan, 'name' | 'namespace' | 'underlayAddress' | 'underlayIpv6'>[]
 }
 
 /** Namespace → ruleset that puts exactly these faults in force and removes former ones. */
 export function faultRulesets(place: FaultPlace, faults: readonly Fault[]): Map<string, string> {
   if (place.switchNamespace !== null) return new Map([[place.switchNamespace, switchRuleset(place, faults)]])
-  return new Map(place.hosts.map(({ namespace }) => [namespace, directRuleset(faults)]))
+  return new Map(place.hosts.map(({ namespace }) => [namespace, directRuleset(place, faults)]))
 }
 
 function switchRuleset({ hosts }: FaultPlace, faults: readonly Fault[]): string {
@@ -37,11 +37,13 @@ function switchRuleset({ hosts }: FaultPlace, faults: readonly Fault[]): string 
   const copies: string[] = []
   for (const fault of faults) {
     if (fault.kind === 'cut') drops.push(...cutRules(fault.hosts))
-    if (fault.kind === 'loss') drops.push(`meta protocol ip ${chance(fault.percent)} counter drop`)
+    if (fault.kind === 'loss') drops.push(...lossRules(hosts, fault.percent))
     if (fault.kind === 'duplicate') {
       // A copy leaves by the port of the host that it is addressed to.
-      for (const { name, underlayAddress } of hosts) {
-        copies.push(`ip daddr ${underlayAddress} ${chance(fault.percent)} counter dup to "${name}"`)
+      for (const { name, ...host } of hosts) {
+        for (const match of addressMatches(host)) {
+          copies.push(`${match} ${chance(fault.percent)} counter dup to "${name}"`)
+        }
       }
     }
   }
@@ -51,17 +53,27 @@ function switchRuleset({ hosts }: FaultPlace, faults: readonly Fault[]): string 
   return replaceTable('bridge', 'faults', forward) + replaceTable('netdev', 'faults', ingress)
 }
 
+function lossRules(hosts: FaultPlace['hosts'], percent: number): string[] {
+  const protocols = hosts.some(({ underlayIpv6 }) => underlayIpv6 !== null) ? ['ip', 'ip6'] : ['ip']
+  return protocols.map((protocol) => `meta protocol ${protocol} ${chance(percent)} counter drop`)
+}
+
+function addressMatches({ underlayAddress, underlayIpv6 }: Pick<HostPlan, 'underlayAddress' | 'underlayIpv6'>) {
+  const ipv4 = underlayAddress === underlayIpv6 ? [] : [`ip daddr ${underlayAddress}`]
+  return underlayIpv6 === null ? ipv4 : [...ipv4, `ip6 daddr ${underlayIpv6}`]
+}
+
 function cutRules([first, second]: readonly string[]): string[] {
   if (second === undefined) return [`iifname "${first}" drop`, `oifname "${first}" drop`]
   return [`iifname "${first}" oifname "${second}" drop`, `iifname "${second}" oifname "${first}" drop`]
 }
 
 /** On a direct link there is one path only: cutting either host cuts it. @throws FlanneletteError `usage` */
-function directRuleset(faults: readonly Fault[]): string {
+function directRuleset({ hosts }: FaultPlace, faults: readonly Fault[]): string {
   const drops: string[] = []
   for (const fault of faults) {
     if (fault.kind === 'cut') drops.push('drop')
-    if (fault.kind === 'loss') drops.push(`meta protocol ip ${chance(fault.percent)} counter drop`)
+    if (fault.kind === 'loss') drops.push(...lossRules(hosts, fault.percent))
     if (fault.kind === 'duplicate') {
       throw new FlanneletteError('usage', 'a direct link cannot duplicate packets', {
         remedy: 'bring the lab up without --direct',

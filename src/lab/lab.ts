@@ -148,13 +148,14 @@ export class Lab {
     const pod = pods.find((candidate) => [candidate.name, candidate.address, candidate.ipv6Address].includes(name))
     if (pod !== undefined) {
       const address = family === 6 || name === pod.ipv6Address ? pod.ipv6Address : pod.address
-      if (address === null) throw withoutIpv6(name, 'bring the lab up with --ipv6')
+      if (address === null) throw withoutIpv6(name, 'bring the lab up with --ipv6 or --family dual')
       return { name: pod.name, namespace: pod.namespace, address }
     }
-    const host = hosts.find((candidate) => [candidate.name, candidate.underlayAddress].includes(name))
+    const host = hosts.find((one) => [one.name, one.underlayAddress, one.underlayIpv6].includes(name))
     if (host !== undefined) {
-      if (family === 6) throw withoutIpv6(name, 'the underlay is IPv4: name pods')
-      return { name: host.name, namespace: host.namespace, address: host.underlayAddress }
+      const address = family === 6 || name === host.underlayIpv6 ? host.underlayIpv6 : host.underlayAddress
+      if (address === null) throw withoutIpv6(name, 'the underlay is IPv4: name pods')
+      return { name: host.name, namespace: host.namespace, address }
     }
     throw unknownMember(name, [...this.#state.hosts, ...this.#state.pods])
   }

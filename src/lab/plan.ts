@@ -10,6 +10,7 @@ import {
   parseIpv4,
   parseIpv6,
 } from '../../dataplane/index.ts'
+import type { DataplaneKind } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 
 /** How the links between hosts behave; underlay.ts says what each means for the devices. */
@@ -18,6 +19,10 @@ export const UNDERLAY_KINDS: readonly UnderlayKind[] = ['veth', 'uso', 'wire']
 
 export type LabBackend = 'vxlan' | 'udp'
 export const LAB_BACKENDS: readonly LabBackend[] = ['vxlan', 'udp']
+
+/** Of which families the addresses of hosts and pods are, and so the tunnels between them. */
+export type LabFamily = 'ipv4' | 'ipv6' | 'dual'
+export const LAB_FAMILIES: readonly LabFamily[] = ['ipv4', 'ipv6', 'dual']
 
 export interface LabOptions {
   /** Letters and digits; several labs with different names may run at once. */
@@ -28,11 +33,14 @@ export interface LabOptions {
   readonly pods: number
   /** Hosts (`host2`) whose packets the kernel's VTEP moves. */
   readonly kernel: readonly string[]
+  /** Hosts whose daemon chooses for itself. */
+  readonly auto: readonly string[]
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   /** Two hosts joined by one link, without a switch between them. */
   readonly direct: boolean
-  /** Pods have IPv6 addresses as well; their packets ride through the tunnels over IPv4. */
+  readonly family: LabFamily
+  /** With family `ipv4` pods have IPv6 addresses as well; their packets ride through the tunnels over IPv4. */
   readonly ipv6: boolean
   /** Firewall rules in nftables form. */
   readonly nftables: boolean
@@ -47,9 +55,11 @@ export const LAB_DEFAULTS: LabOptions = {
   hosts: 3,
   pods: 2,
   kernel: [],
+  auto: [],
   backend: 'vxlan',
   underlay: 'veth',
   direct: false,
+  family: 'ipv4',
   ipv6: false,
   nftables: false,
   udpChecksum: true,
@@ -60,12 +70,14 @@ export interface HostPlan {
   /** `host1`; also the name of its port on the switch. */
   readonly name: string
   readonly namespace: string
-  readonly dataplane: 'userspace' | 'kernel'
-  /** Address of its `eth0`. */
+  readonly dataplane: DataplaneKind
+  /** Address of its `eth0`: the IPv6 one where there is no IPv4. */
   readonly underlayAddress: string
+  /** The IPv6 one of both, `null` in a lab over IPv4. */
+  readonly underlayIpv6: string | null
   /** Subnet that its daemon is led to ask for, so that addresses tell where they belong. */
-  readonly subnet: Ipv4Prefix
-  /** The same for IPv6, `null` in a lab without. */
+  readonly subnet: Ipv4Prefix | null
+  /** The same for IPv6; of both `null` in a lab without. */
   readonly ipv6Subnet: Ipv6Prefix | null
 }
 
@@ -80,7 +92,7 @@ export interface PodPlan {
 
 export interface LabPlan {
   readonly name: string
-  readonly network: Ipv4Prefix
+  readonly network: Ipv4Prefix | null
   readonly ipv6Network: Ipv6Prefix | null
   /** `null` with `direct`. */
   readonly switchNamespace: string | null
@@ -92,6 +104,8 @@ export interface LabPlan {
 const NAMESPACE_PREFIX = 'flannelette-'
 export const UNDERLAY_PREFIX_LENGTH = 24
 const UNDERLAY_BASE = parseIpv4('192.168.56.10') ?? 0
+export const UNDERLAY_IPV6_PREFIX_LENGTH = 64
+const UNDERLAY_IPV6_BASE = parseIpv6('fd00:192:168:56::') ?? 0n
 const NETWORK: Ipv4Prefix = { address: parseIpv4('10.244.0.0') ?? 0, length: 16 }
 const IPV6_NETWORK: Ipv6Prefix = { address: parseIpv6('fd00:10:244::') ?? 0n, length: 48 }
 const IPV6_SUBNET_LENGTH = 64
@@ -102,6 +116,8 @@ const MAX_PODS = 50
 /** @throws FlanneletteError `usage` naming the option that cannot be */
 export function planLab(options: LabOptions): LabPlan {
   checkOptions(options)
+  const [hasIpv4, overIpv6] = [options.family !== 'ipv6', options.family !== 'ipv4']
+  const podsHaveIpv6 = overIpv6 || options.ipv6
   const hosts: HostPlan[] = []
   const pods: PodPlan[] = []
   for (let number = 1; number <= options.hosts; number++) {
@@ -109,10 +125,11 @@ export function planLab(options: LabOptions): LabPlan {
     hosts.push({
       name,
       namespace: namespaceOf(options.name, name),
-      dataplane: options.kernel.includes(name) ? 'kernel' : 'userspace',
-      underlayAddress: formatIpv4(UNDERLAY_BASE + number),
-      subnet: { address: NETWORK.address + number * 256, length: 24 },
-      ipv6Subnet: options.ipv6 ? ipv6SubnetOf(number) : null,
+      dataplane: dataplaneOf(name, options),
+      underlayAddress: hasIpv4 ? formatIpv4(UNDERLAY_BASE + number) : underlayIpv6Of(number),
+      underlayIpv6: overIpv6 ? underlayIpv6Of(number) : null,
+      subnet: hasIpv4 ? { address: NETWORK.address + number * 256, length: 24 } : null,
+      ipv6Subnet: podsHaveIpv6 ? ipv6SubnetOf(number) : null,
     })
     for (let pod = 1; pod <= options.pods; pod++) {
       const podName = `pod${number}.${pod}`
@@ -120,8 +137,18 @@ export function planLab(options: LabOptions): LabPlan {
     }
   }
   const switchNamespace = options.direct ? null : namespaceOf(options.name, 'switch')
-  const ipv6Network = options.ipv6 ? IPV6_NETWORK : null
-  return { name: options.name, network: NETWORK, ipv6Network, switchNamespace, hosts, pods }
+  const [network, ipv6Network] = [hasIpv4 ? NETWORK : null, podsHaveIpv6 ? IPV6_NETWORK : null]
+  return { name: options.name, network, ipv6Network, switchNamespace, hosts, pods }
+}
+
+/** `fd00:192:168:56::11` of host1. */
+function underlayIpv6Of(number: number): string {
+  return formatAddress(UNDERLAY_IPV6_BASE + BigInt(0x10 + number))
+}
+
+function dataplaneOf(host: string, { kernel, auto }: LabOptions): DataplaneKind {
+  if (auto.includes(host)) return 'auto'
+  return kernel.includes(host) ? 'kernel' : 'userspace'
 }
 
 /** `fd00:10:244:1::/64` of host1. */
@@ -132,7 +159,7 @@ function ipv6SubnetOf(number: number): Ipv6Prefix {
   }
 }
 
-function checkOptions({ name, hosts, pods, kernel, direct, backend, ipv6 }: LabOptions): void {
+function checkOptions({ name, hosts, pods, kernel, auto, direct, backend, family, ipv6 }: LabOptions): void {
   checkLabName(name)
   if (kernel.length > 0 && backend !== 'vxlan') {
     throw usage(
@@ -140,16 +167,27 @@ function checkOptions({ name, hosts, pods, kernel, direct, backend, ipv6 }: LabO
       'leave one of them out',
     )
   }
+  if (family !== 'ipv4' && backend !== 'vxlan') {
+    throw usage(`--family ${family} needs --backend vxlan: ${backend} carries IPv4 only`, 'leave one out')
+  }
+  if (family !== 'ipv4' && ipv6) {
+    throw usage(`--family ${family} has tunnels over IPv6, and --ipv6 carries IPv6 over IPv4`, 'leave one out')
+  }
   if (ipv6 && backend !== 'vxlan') throw usage('--ipv6 needs --backend vxlan: udp carries IPv4 only', 'leave one out')
   checkCount('--hosts', hosts, 1, MAX_HOSTS)
   checkCount('--pods', pods, 0, MAX_PODS)
-  for (const host of kernel) {
-    const number = /^host([1-9]\d*)$/.exec(host)?.[1]
+  checkHosts('--kernel', kernel, hosts)
+  checkHosts('--auto', auto, hosts)
+  if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
+}
+
+function checkHosts(option: string, names: readonly string[], hosts: number): void {
+  for (const name of names) {
+    const number = /^host([1-9]\d*)$/.exec(name)?.[1]
     if (number === undefined || Number(number) > hosts) {
-      throw usage(`--kernel names "${host}", which this lab does not have`, `hosts are host1 to host${hosts}`)
+      throw usage(`${option} names "${name}", which this lab does not have`, `hosts are host1 to host${hosts}`)
     }
   }
-  if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
 }
 
 /** The name becomes part of paths and namespaces. @throws FlanneletteError `usage` */
@@ -196,17 +234,13 @@ function addressIn({ address }: Prefix, index: number): string {
 /** The network config that the lab's store holds. */
 export function networkConfigJson(
   { network, ipv6Network }: LabPlan,
-  { backend, nftables }: Pick<LabOptions, 'backend' | 'nftables'>,
+  { backend, nftables, family }: Pick<LabOptions, 'backend' | 'nftables' | 'family'>,
 ): string {
   const settings = backend === 'vxlan' ? { Type: backend, VNI: 1 } : { Type: backend }
-  const config =
-    ipv6Network === null
-      ? { Network: formatPrefix(network), Backend: settings }
-      : {
-          Network: formatPrefix(network),
-          EnableIPv6: true,
-          IPv6Network: formatPrefix(ipv6Network),
-          Backend: { ...settings, IPv6OverIPv4: true },
-        }
+  const config = {
+    ...(network === null ? { EnableIPv4: false } : { Network: formatPrefix(network) }),
+    ...(ipv6Network === null ? {} : { EnableIPv6: true, IPv6Network: formatPrefix(ipv6Network) }),
+    Backend: ipv6Network === null || family !== 'ipv4' ? settings : { ...settings, IPv6OverIPv4: true },
+  }
   return `${JSON.stringify(nftables ? { ...config, EnableNFTables: true } : config)}\n`
 }

@@ -9,7 +9,7 @@ import { bridgeAddress, podAddress } from './plan.ts'
 
 export interface PodNetwork {
   readonly hostNamespace: string
-  readonly subnet: Ipv4Prefix
+  readonly subnet: Ipv4Prefix | null
   readonly ipv6Subnet: Ipv6Prefix | null
   readonly mtuBytes: number
   readonly pods: readonly Pick<LabPod, 'name' | 'namespace' | 'number'>[]
@@ -34,7 +34,7 @@ function bridgeCommands({ subnet, ipv6Subnet, mtuBytes, pods }: PodNetwork): str
   return [
     `link add cni0 mtu ${mtuBytes} type bridge mcast_snooping 0`,
     'link set dev cni0 addrgenmode none',
-    `address add ${bridgeAddress(subnet)}/${subnet.length} brd + dev cni0`,
+    ...(subnet === null ? [] : [`address add ${bridgeAddress(subnet)}/${subnet.length} brd + dev cni0`]),
     ...(ipv6Subnet === null ? [] : ipv6BridgeCommands(ipv6Subnet)),
     'link set dev cni0 up',
     ...ports,
@@ -62,9 +62,9 @@ function podCommands({ subnet, ipv6Subnet }: PodNetwork, number: number): string
   return [
     'link set dev lo up',
     'link set dev eth0 addrgenmode none',
-    `address add ${podAddress(subnet, number)}/${subnet.length} brd + dev eth0`,
+    ...(subnet === null ? [] : [`address add ${podAddress(subnet, number)}/${subnet.length} brd + dev eth0`]),
     'link set dev eth0 up',
-    `route add default via ${bridgeAddress(subnet)}`,
+    ...(subnet === null ? [] : [`route add default via ${bridgeAddress(subnet)}`]),
     ...ipv6,
   ]
 }

@@ -1,9 +1,17 @@
 // The network between the hosts: a switch (a bridge in a namespace of its own) with one link per host, or one direct
 // link, and the offloads that make the links behave like a virtual machine's, a modern card's or a plain wire.
+import { setTimeout as pause } from 'node:timers/promises'
+import { FlanneletteError } from '../errors.ts'
 import { type Features, setFeatures } from '../host/ethtool.ts'
-import { batch } from '../host/ip.ts'
+import { batch, type RouteInfo, showJson } from '../host/ip.ts'
 import { writeSetting } from '../host/sysctl.ts'
-import { type HostPlan, type LabPlan, UNDERLAY_PREFIX_LENGTH, type UnderlayKind } from './plan.ts'
+import {
+  type HostPlan,
+  type LabPlan,
+  UNDERLAY_IPV6_PREFIX_LENGTH,
+  UNDERLAY_PREFIX_LENGTH,
+  type UnderlayKind,
+} from './plan.ts'
 
 /** Name of the underlay interface inside every host. */
 export const UNDERLAY_INTERFACE = 'eth0'
@@ -31,6 +39,7 @@ export async function buildUnderlay(plan: LabPlan, kind: UnderlayKind): Promise<
     ...plan.hosts.map((host) => setUpHost(host, kind)),
     ...(plan.switchNamespace === null ? [] : plan.hosts.map((host) => setUpPort(plan.switchNamespace, host, kind))),
   ])
+  await Promise.all(plan.hosts.map(awaitIpv6))
 }
 
 /** Commands in the switch's namespace, or in the first host's when there is no switch. */
@@ -59,13 +68,36 @@ async function setUpHost(host: HostPlan, kind: UnderlayKind): Promise<void> {
     [
       'link set dev lo up',
       `link set dev ${UNDERLAY_INTERFACE} addrgenmode none`,
-      `address add ${host.underlayAddress}/${UNDERLAY_PREFIX_LENGTH} brd + dev ${UNDERLAY_INTERFACE}`,
+      ...addressCommands(host),
       `link set dev ${UNDERLAY_INTERFACE} up`,
     ],
     where,
   )
   await setFeatures(UNDERLAY_INTERFACE, LINK_FEATURES[kind], where)
   await writeSetting('net/ipv4/ip_forward', 1, where)
+}
+
+function addressCommands({ subnet, underlayAddress, underlayIpv6 }: HostPlan): string[] {
+  const ipv4 = `address add ${underlayAddress}/${UNDERLAY_PREFIX_LENGTH} brd + dev ${UNDERLAY_INTERFACE}`
+  const ipv6 = `address add ${underlayIpv6}/${UNDERLAY_IPV6_PREFIX_LENGTH} dev ${UNDERLAY_INTERFACE} nodad`
+  return [...(subnet === null ? [] : [ipv4]), ...(underlayIpv6 === null ? [] : [ipv6])]
+}
+
+/** Longest time until the kernel lets a new IPv6 address be used, which takes a carrier; milliseconds. */
+const IPV6_LIMIT_MS = 5000
+const IPV6_POLL_MS = 10
+
+/** Before that no socket may have it. @throws FlanneletteError `lab-state` */
+async function awaitIpv6({ name, namespace, underlayIpv6 }: HostPlan): Promise<void> {
+  if (underlayIpv6 === null) return
+  const deadline = performance.now() + IPV6_LIMIT_MS
+  const question = ['-6', 'route', 'show', 'table', 'local', underlayIpv6]
+  while ((await showJson<RouteInfo>('ip', question, { namespace })).length === 0) {
+    if (performance.now() > deadline) {
+      throw new FlanneletteError('lab-state', `${name} cannot use its address ${underlayIpv6}`)
+    }
+    await pause(IPV6_POLL_MS)
+  }
 }
 
 async function setUpPort(namespace: string | null, host: HostPlan, kind: UnderlayKind): Promise<void> {

@@ -3,7 +3,6 @@
 import {
   containsAddress,
   formatAddress,
-  formatIpv4,
   formatPrefix,
   type Ipv4Prefix,
   type Ipv6Prefix,
@@ -12,22 +11,25 @@ import {
   prefixAround,
   prefixBehind,
   samePrefix,
+  type UnderlayAddress,
 } from '../../dataplane/index.ts'
 import type { Ipv6SubnetRange, SubnetRange } from '../config/subnet-range.ts'
 import { FlanneletteError } from '../errors.ts'
-import { halvesOf, ipv6HalfOf, type Lease } from './lease.ts'
+import { type Halves, halvesOf, identityInWords, identityOf, ipv6HalfOf, type Lease } from './lease.ts'
 
 /** Free subnets that are collected before one is drawn, as flannel does: nodes that start together rarely collide. */
 export const MAX_CANDIDATES = 100
 
-/** What a network gives out: always IPv4 subnets, and IPv6 ones beside them where it has that half. */
-export interface DualRange extends SubnetRange {
+/** What a network gives out: subnets of one family, or of both. */
+export interface DualRange {
+  readonly ipv4: SubnetRange | null
   readonly ipv6: Ipv6SubnetRange | null
 }
 
 export interface SubnetWish {
   readonly range: DualRange
-  readonly publicIp: number
+  /** By what we are known, see `identityOf`. */
+  readonly publicIp: UnderlayAddress
   readonly previousSubnet: Ipv4Prefix | null
   readonly previousIpv6Subnet: Ipv6Prefix | null
 }
@@ -38,7 +40,7 @@ export type SubnetChoice =
   /** Create a lease for these subnets. `note` says why a remembered subnet was not taken, for the log. */
   | {
       readonly action: 'create'
-      readonly subnet: Ipv4Prefix
+      readonly subnet: Ipv4Prefix | null
       readonly ipv6Subnet: Ipv6Prefix | null
       readonly discard: readonly Lease[]
       readonly note: string | null
@@ -58,13 +60,12 @@ export function chooseSubnet(
   random: () => number,
 ): SubnetChoice {
   const { range } = wish
-  const own = leases.filter((lease) => lease.attributes.publicIp === wish.publicIp)
+  const own = leases.filter((lease) => identityOf(lease.attributes) === wish.publicIp)
   const fitting = own.find((lease) => fitsNetwork(range, lease))
   const discard = own.filter((lease) => lease !== fitting && !fitsNetwork(range, lease))
   if (fitting !== undefined) return { action: 'adopt', lease: fitting, discard }
   const search = { wish, leases, blocked, random, notes: [] as string[] }
-  const held = own.find((lease) => fitsRange(range, lease.subnet))?.subnet
-  const subnet = held ?? chooseHalf(search, range, wish.previousSubnet)
+  const subnet = range.ipv4 === null ? null : chooseIpv4Half(search, range.ipv4, own)
   const ipv6Subnet = range.ipv6 === null ? null : chooseIpv6Half(search, range.ipv6, own)
   return { action: 'create', subnet, ipv6Subnet, discard, note: search.notes.join('; ') || null }
 }
@@ -75,6 +76,11 @@ interface Search {
   readonly blocked: readonly Prefix[]
   readonly random: () => number
   readonly notes: string[]
+}
+
+function chooseIpv4Half(search: Search, range: SubnetRange, own: readonly Lease[]): Ipv4Prefix {
+  const held = own.map(({ subnet }) => subnet).find((subnet) => subnet !== null && fitsRange(range, subnet))
+  return held ?? chooseHalf(search, range, search.wish.previousSubnet)
 }
 
 function chooseIpv6Half(search: Search, range: Ipv6SubnetRange, own: readonly Lease[]): Ipv6Prefix {
@@ -143,10 +149,13 @@ export function fitsRange(
 }
 
 /** Whether a lease has the halves that the network gives out, and no other. */
-export function fitsNetwork(range: DualRange, lease: Pick<Lease, 'subnet' | 'ipv6Subnet'>): boolean {
-  const half = ipv6HalfOf(lease)
-  if (!fitsRange(range, lease.subnet)) return false
-  return range.ipv6 === null ? lease.ipv6Subnet === null : half !== null && fitsRange(range.ipv6, half)
+export function fitsNetwork({ ipv4, ipv6 }: DualRange, lease: Halves): boolean {
+  return fitsOrIsAbsent(ipv4, lease.subnet) && fitsOrIsAbsent(ipv6, ipv6HalfOf(lease))
+}
+
+function fitsOrIsAbsent(range: SubnetRange | Ipv6SubnetRange | null, half: Prefix | null): boolean {
+  if (range === null || half === null) return range === null && half === null
+  return fitsRange(range, half)
 }
 
 function whyNotAgain(
@@ -163,8 +172,8 @@ function whyNotAgain(
   }
   const held = holding(holder, previous)!
   const which = samePrefix(held, previous) ? '' : ` (its lease ${formatPrefix(held)} overlaps it)`
-  const other = formatIpv4(holder.attributes.publicIp)
-  return `remembered subnet ${text} now belongs to ${other}${which}, not to us (${formatIpv4(wish.publicIp)})`
+  const other = identityInWords(holder.attributes)
+  return `remembered subnet ${text} now belongs to ${other}${which}, not to us (${formatAddress(wish.publicIp)})`
 }
 
 /** The half of a lease that holds some of the subnet. */

@@ -1,15 +1,17 @@
 // What changed between two sets of leases, and which of them contradict each other. Pure: the same sets give the same
 // answer whatever their order, however often, and after a restart.
+import { lastAddress, overlaps, type Prefix } from '../../dataplane/index.ts'
 import {
-  formatIpv4,
-  formatPrefix,
-  type Ipv4Prefix,
-  lastAddress,
-  overlaps,
-  type Prefix,
-  samePrefix,
-} from '../../dataplane/index.ts'
-import { ipv6HalfOf, type Lease, type LeaseAttributes } from './lease.ts'
+  type Halves,
+  identityInWords,
+  identityOf,
+  ipv6HalfOf,
+  type Lease,
+  type LeaseAttributes,
+  leadingHalf,
+  nameOf,
+  sameSubnet,
+} from './lease.ts'
 
 export interface LeaseDiff {
   readonly added: readonly Lease[]
@@ -20,10 +22,9 @@ export interface LeaseDiff {
 }
 
 /**
- * Compares by IPv4 subnet over all attributes. `own`, when given, is left out on both sides. Results are in address
- * order.
+ * Compares by subnet over all attributes. `own`, when given, is left out on both sides. Results are in address order.
  */
-export function diffLeases(before: readonly Lease[], after: readonly Lease[], own: Ipv4Prefix | null): LeaseDiff {
+export function diffLeases(before: readonly Lease[], after: readonly Lease[], own: Halves | null): LeaseDiff {
   const [old, now] = [latestOfEach(before, own), latestOfEach(after, own)]
   const diff = { added: [] as Lease[], updated: [] as Lease[], removed: [] as Lease[] }
   let [left, right] = [0, 0]
@@ -34,7 +35,7 @@ export function diffLeases(before: readonly Lease[], after: readonly Lease[], ow
       right += 1
       continue
     }
-    const order = known === undefined ? 1 : lease === undefined ? -1 : byAddress(known.subnet, lease.subnet)
+    const order = known === undefined ? 1 : lease === undefined ? -1 : byAddress(leadingHalf(known), leadingHalf(lease))
     if (order < 0) diff.removed.push(known!)
     else if (order > 0) diff.added.push(lease!)
     else if (!saysTheSame(known!, lease!)) diff.updated.push(lease!)
@@ -68,16 +69,21 @@ export interface LeaseConflict {
 export function findConflicts(leases: readonly Lease[]): LeaseConflict[] {
   const sorted = sortedLeases(leases)
   const halves: { readonly lease: Lease; readonly prefix: Prefix }[] = []
+  const subnets: { readonly lease: Lease; readonly prefix: Prefix }[] = []
   let [last, apart] = [-1, true] // what nearly always holds is found out without a search
   for (const lease of sorted) {
-    apart &&= lease.subnet.address > last
-    last = lastAddress(lease.subnet)
+    const { subnet } = lease
+    if (subnet !== null) {
+      apart &&= subnet.address > last
+      last = lastAddress(subnet)
+      subnets.push({ lease, prefix: subnet })
+    }
     const prefix = ipv6HalfOf(lease)
     if (prefix !== null) halves.push({ lease, prefix })
   }
-  const conflicts = apart ? [] : overlapping(sorted.map((lease) => ({ lease, prefix: lease.subnet })))
+  const conflicts = apart ? [] : overlapping(subnets)
   halves.sort((a, b) => byAddress(a.prefix, b.prefix))
-  const ipv6Conflicts = overlapping(halves).filter(({ a, b }) => !overlaps(a.subnet, b.subnet))
+  const ipv6Conflicts = overlapping(halves).filter(({ a, b }) => !overlapInIpv4(a, b))
   return [...conflicts, ...ipv6Conflicts]
 }
 
@@ -88,7 +94,7 @@ function overlapping(prefixed: readonly { readonly lease: Lease; readonly prefix
   for (const next of prefixed) {
     while (open.length > 0 && lastAddress(open.at(-1)!.prefix) < next.prefix.address) open.pop()
     for (const outer of open) {
-      if (outer.lease.attributes.publicIp !== next.lease.attributes.publicIp) {
+      if (identityOf(outer.lease.attributes) !== identityOf(next.lease.attributes)) {
         conflicts.push({ a: outer.lease, b: next.lease })
       }
     }
@@ -98,25 +104,29 @@ function overlapping(prefixed: readonly { readonly lease: Lease; readonly prefix
 }
 
 /** Whether two leases cannot both be: they hold some of the same subnet, in either family. */
-export function collide(a: Pick<Lease, 'subnet' | 'ipv6Subnet'>, b: Pick<Lease, 'subnet' | 'ipv6Subnet'>): boolean {
+export function collide(a: Halves, b: Halves): boolean {
   const [halfOfA, halfOfB] = [ipv6HalfOf(a), ipv6HalfOf(b)]
-  return overlaps(a.subnet, b.subnet) || (halfOfA !== null && halfOfB !== null && overlaps(halfOfA, halfOfB))
+  return overlapInIpv4(a, b) || (halfOfA !== null && halfOfB !== null && overlaps(halfOfA, halfOfB))
+}
+
+function overlapInIpv4(a: Halves, b: Halves): boolean {
+  return a.subnet !== null && b.subnet !== null && overlaps(a.subnet, b.subnet)
 }
 
 /** One sentence with both keys and both addresses. */
 export function describeConflict({ a, b }: LeaseConflict): string {
-  const half = overlaps(a.subnet, b.subnet) ? (lease: Lease) => formatPrefix(lease.subnet) : ipv6Text
-  const name = (lease: Lease) => `${half(lease)} of ${formatIpv4(lease.attributes.publicIp)}`
+  const half = overlapInIpv4(a, b) ? nameOf : ipv6Text
+  const name = (lease: Lease) => `${half(lease)} of ${identityInWords(lease.attributes)}`
   return `${name(a)} and ${name(b)} ${half(a) === half(b) ? 'are the same subnet' : 'overlap'}`
 }
 
-function ipv6Text({ ipv6Subnet }: Lease): string {
+function ipv6Text({ ipv6Subnet }: Halves): string {
   return ipv6Subnet ?? 'no IPv6 subnet'
 }
 
 /** By address, larger prefixes first, then by revision: the order of every list of leases that we make. */
 export function inAddressOrder(a: Lease, b: Lease): number {
-  return a.subnet.address - b.subnet.address || a.subnet.length - b.subnet.length || a.revision - b.revision
+  return byAddress(leadingHalf(a), leadingHalf(b)) || a.revision - b.revision
 }
 
 /** Lists that are known to be in address order; nobody changes a list of leases. */
@@ -131,6 +141,7 @@ export function sortedLeases(leases: readonly Lease[]): readonly Lease[] {
   return sorted
 }
 
+/** Any IPv6 address that a subnet may have is larger than every IPv4 one. */
 function byAddress(a: Prefix, b: Prefix): number {
   if (a.address !== b.address) return a.address < b.address ? -1 : 1
   return a.length - b.length
@@ -140,16 +151,16 @@ function byAddress(a: Prefix, b: Prefix): number {
 const knownLatest = new WeakMap<readonly Lease[], readonly Lease[]>()
 
 /** In address order; of several leases for one subnet the latest revision counts. */
-function latestOfEach(leases: readonly Lease[], own: Ipv4Prefix | null): readonly Lease[] {
+function latestOfEach(leases: readonly Lease[], own: Halves | null): readonly Lease[] {
   const latest = knownLatest.get(leases) ?? withoutFormer(sortedLeases(leases))
   knownLatest.set(leases, latest)
-  return own === null ? latest : latest.filter(({ subnet }) => !samePrefix(subnet, own))
+  return own === null ? latest : latest.filter((lease) => !sameSubnet(lease, own))
 }
 
 function withoutFormer(sorted: readonly Lease[]): readonly Lease[] {
-  return sorted.filter(({ subnet }, index) => {
+  return sorted.filter((lease, index) => {
     const next = sorted[index + 1]
-    return next === undefined || !samePrefix(subnet, next.subnet)
+    return next === undefined || !sameSubnet(lease, next)
   })
 }
 

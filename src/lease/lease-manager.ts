@@ -20,14 +20,13 @@
 //   ours, earlier revision      the store was restored from a copy: taken over
 // Lost is final: `onLost` runs once and the manager stops. A store that is away is no loss: the lease is `suspect` once
 // its lifetime is over, and forwarding goes on with what is known.
-import { formatIpv4, formatPrefix, samePrefix } from '../../dataplane/index.ts'
 import { type Clock, delay, LONGEST_TIMER_MS, type Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { LEASE_TTL_MS } from '../store/lease-book.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { sameAttributes } from './diff.ts'
-import type { Lease, LeaseAttributes } from './lease.ts'
+import { identityInWords, identityOf, type Lease, type LeaseAttributes, nameOf, sameSubnet } from './lease.ts'
 import { withDeadline } from './store-deadline.ts'
 
 /** `suspect`: the store could not be asked since the lifetime ended, or the kept lease was not yet confirmed. */
@@ -178,7 +177,7 @@ export class LeaseManager {
   async #lookAgain(): Promise<void> {
     const { log, store } = this.#options
     log.warn('woke-up', 'the machine or this process was asleep: reading the own lease again')
-    await this.#validate(await this.#ask(store.read(this.#lease.subnet)), null)
+    await this.#validate(await this.#ask(store.read(this.#lease)), null)
   }
 
   async #renew(): Promise<void> {
@@ -186,8 +185,7 @@ export class LeaseManager {
     if (store.renewal === 'never') return
     this.#refused = true
     const written = await this.#write(this.#lease)
-    if (written)
-      log.info('lease-renewed', `lease ${formatPrefix(this.#lease.subnet)} renewed`, { revision: this.#lease.revision })
+    if (written) log.info('lease-renewed', `lease ${nameOf(this.#lease)} renewed`, { revision: this.#lease.revision })
   }
 
   /** Whether it was written; a key that others wrote is judged. @throws FlanneletteError of the store */
@@ -200,7 +198,7 @@ export class LeaseManager {
       return true
     } catch (error) {
       if (!(error instanceof FlanneletteError) || error.code !== 'lease-conflict') throw error
-      const seen = await this.#ask(store.read(lease.subnet))
+      const seen = await this.#ask(store.read(lease))
       if (seen === null) this.#lose(error)
       else await this.#validate(seen, null)
       return false
@@ -238,11 +236,11 @@ export class LeaseManager {
 
   async #receive(leases: readonly Lease[], revision: number): Promise<void> {
     const { store } = this.#options
-    const mine = leases.find((lease) => samePrefix(lease.subnet, this.#lease.subnet)) ?? null
+    const mine = leases.find((lease) => sameSubnet(lease, this.#lease)) ?? null
     try {
       // A snapshot from before the reconnection, or from before our last write, says nothing of the own key.
       const outdated = this.#reachable === false || revision < this.#lease.revision
-      await this.#validate(outdated ? await this.#ask(store.read(this.#lease.subnet)) : mine, revision)
+      await this.#validate(outdated ? await this.#ask(store.read(this.#lease)) : mine, revision)
     } catch (error) {
       return this.#failed(error)
     }
@@ -268,12 +266,12 @@ export class LeaseManager {
     if (seen === null) {
       const cause = clock.bootMs() >= this.#expiresAtBootMs ? 'expired' : 'deleted by someone'
       const fields = storeRevision === null ? { cause } : { cause, revision: storeRevision }
-      log.error('lease-gone', `own lease ${formatPrefix(own.subnet)} is gone (${cause}): putting it back`, fields)
+      log.error('lease-gone', `own lease ${nameOf(own)} is gone (${cause}): putting it back`, fields)
       return this.#renew()
     }
     if (seen.revision === own.revision && this.#state === 'held') return
     if (this.#attempted !== null && sameAttributes(seen.attributes, this.#attempted)) return this.#take(seen)
-    if (seen.attributes.publicIp !== own.attributes.publicIp) return this.#lose(ownerChanged(own, seen))
+    if (identityOf(seen.attributes) !== identityOf(own.attributes)) return this.#lose(ownerChanged(own, seen))
     const reserved = seen.expiresAtMs === null || own.expiresAtMs === null
     const ours = this.#unsure || reserved || seen.revision <= own.revision
     const same = seen.ipv6Subnet === own.ipv6Subnet && sameAttributes(seen.attributes, own.attributes)
@@ -323,14 +321,14 @@ export class LeaseManager {
 }
 
 function ownerChanged(own: Lease, seen: Lease): FlanneletteError {
-  const who = `${formatIpv4(seen.attributes.publicIp)} (revision ${seen.revision})`
-  const message = `own lease ${formatPrefix(own.subnet)} was lost (owner changed): it belongs to ${who} now`
+  const who = `${identityInWords(seen.attributes)} (revision ${seen.revision})`
+  const message = `own lease ${nameOf(own)} was lost (owner changed): it belongs to ${who} now`
   return new FlanneletteError('lease-conflict', message, { remedy: 'start again to get another subnet' })
 }
 
 function duplicate(own: Lease, seen: Lease): FlanneletteError {
-  const address = formatIpv4(own.attributes.publicIp)
-  const message = `another host, or a second daemon here, uses our public address ${address}: it wrote lease ${formatPrefix(own.subnet)} (revision ${seen.revision})`
+  const address = identityInWords(own.attributes)
+  const message = `another host, or a second daemon here, uses our public address ${address}: it wrote lease ${nameOf(own)} (revision ${seen.revision})`
   const remedy = 'give each host an address of its own with --iface or --public-ip'
   return new FlanneletteError('lease-conflict', message, { remedy })
 }

@@ -12,7 +12,7 @@ import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { sweepTemporaryFiles, writeFileAtomically } from '../atomic-file.ts'
 import type { Clock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
-import type { Lease } from '../lease/lease.ts'
+import type { Halves, Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { watchDirectory } from './directory-watch.ts'
 import { withFileLock } from './file-lock.ts'
@@ -74,8 +74,8 @@ export class FileStore implements LeaseStore {
     return this.#change((book) => book.release(lease))
   }
 
-  async read(subnet: Lease['subnet']): Promise<Lease | null> {
-    return leaseOf(this.#book().leases(), subnet)
+  async read(own: Halves): Promise<Lease | null> {
+    return leaseOf(this.#book().leases(), own)
   }
 
   watch(signal: AbortSignal): AsyncIterable<LeaseNews> {

@@ -14,17 +14,22 @@ import {
 } from '../../dataplane/index.ts'
 import { parseJson, toPlain } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
-import type { LeaseAttributes } from '../lease/lease.ts'
+import type { Halves, LeaseAttributes } from '../lease/lease.ts'
 
-export interface SubnetKey {
-  readonly subnet: Ipv4Prefix
-  /** `fd00:12:13::/56`, or `null` for an IPv4-only lease. */
-  readonly ipv6Subnet: string | null
+export type SubnetKey = Halves
+
+/** What flannel writes for the IPv4 half where IPv4 is off: there is no key without one. */
+const NO_IPV4: Ipv4Prefix = { address: 0, length: 0 }
+
+/** The IPv4 half, by which every key begins. */
+export function formatIpv4Half(subnet: Ipv4Prefix | null): string {
+  const { address, length } = subnet ?? NO_IPV4
+  return `${formatIpv4(address)}-${length}`
 }
 
-/** `10.12.13.0-24`, or `10.12.13.0-24&fd00:12:13::-56` for dual stack. */
+/** `10.12.13.0-24`, `10.12.13.0-24&fd00:12:13::-56` for dual stack, `0.0.0.0-0&fd00:12:13::-56` for IPv6 alone. */
 export function formatSubnetKey(key: SubnetKey): string {
-  const ipv4 = `${formatIpv4(key.subnet.address)}-${key.subnet.length}`
+  const ipv4 = formatIpv4Half(key.subnet)
   return key.ipv6Subnet === null ? ipv4 : `${ipv4}&${key.ipv6Subnet.replace('/', '-')}`
 }
 
@@ -35,13 +40,16 @@ const KEY = /(\d+\.\d+\.\d+\.\d+)-(\d+)(?:&([a-f0-9:]+)-(\d+))?$/
 const MAX_LENGTH = 31
 const MAX_IPV6_LENGTH = 127
 
-/** Reads a key by flannel's lenient pattern; host bits are cleared. `null` when either half is wrong. */
+/**
+ * Reads a key by flannel's lenient pattern; host bits are cleared. `null` when either half is wrong, or nothing is left
+ * of both.
+ */
 export function parseSubnetKey(text: string): SubnetKey | null {
   const [, ipv4, length, ipv6, ipv6Length] = KEY.exec(text) ?? []
   const address = parseIpv4(ipv4 ?? '')
   if (address === null || Number(length) > MAX_LENGTH) return null
-  const subnet = prefixAround(address, Number(length))
-  if (ipv6 === undefined) return { subnet, ipv6Subnet: null }
+  const subnet = Number(length) === 0 ? null : prefixAround(address, Number(length))
+  if (ipv6 === undefined) return subnet === null ? null : { subnet, ipv6Subnet: null }
   const ipv6Subnet = parseIpv6Prefix(`${ipv6}/${Number(ipv6Length)}`)
   if (ipv6Subnet === null || ipv6Subnet.length > MAX_IPV6_LENGTH) return null
   return { subnet, ipv6Subnet: formatPrefix(ipv6Subnet) }

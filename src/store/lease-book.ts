@@ -1,11 +1,19 @@
 // What stores that allocate themselves have in common: all leases at one instant, and what acquiring, renewing and
 // releasing changes in them. It holds no lock and writes nothing: the store runs it under its own exclusion and then
 // makes `changes` permanent.
-import { formatIpv4, formatPrefix, type Ipv4Prefix, type Prefix, samePrefix } from '../../dataplane/index.ts'
+import { formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import { chooseSubnet } from '../lease/allocate.ts'
 import { collide, inAddressOrder } from '../lease/diff.ts'
-import type { Lease, LeaseAttributes } from '../lease/lease.ts'
+import {
+  type Halves,
+  identityInWords,
+  identityOf,
+  type Lease,
+  type LeaseAttributes,
+  nameOf,
+  sameSubnet,
+} from '../lease/lease.ts'
 import { formatSubnetKey, type SubnetKey } from './flannel-json.ts'
 import type { AcquireRequest } from './lease-store.ts'
 
@@ -110,18 +118,18 @@ export function isLive(lease: Lease, nowMs: number): boolean {
 }
 
 /** The live lease of exactly that subnet, `null` without one. */
-export function leaseOf(leases: readonly Lease[], subnet: Ipv4Prefix): Lease | null {
-  return leases.find((lease) => samePrefix(lease.subnet, subnet)) ?? null
+export function leaseOf(leases: readonly Lease[], own: Halves): Lease | null {
+  return leases.find((lease) => sameSubnet(lease, own)) ?? null
 }
 
 /** The compare of every compare-and-swap: same node, and nobody wrote since. */
 function isSameHolding(held: Lease, expected: Lease): boolean {
-  return held.attributes.publicIp === expected.attributes.publicIp && held.revision === expected.revision
+  return identityOf(held.attributes) === identityOf(expected.attributes) && held.revision === expected.revision
 }
 
 export function conflict(lease: Lease, held: Lease): FlanneletteError {
-  const ours = `${formatPrefix(lease.subnet)} (ours: ${formatIpv4(lease.attributes.publicIp)}, revision ${lease.revision})`
-  const theirs = `${formatPrefix(held.subnet)} of ${formatIpv4(held.attributes.publicIp)}, revision ${held.revision}`
+  const ours = `${nameOf(lease)} (ours: ${identityInWords(lease.attributes)}, revision ${lease.revision})`
+  const theirs = `${nameOf(held)} of ${identityInWords(held.attributes)}, revision ${held.revision}`
   const remedy = 'give each node an address of its own with --iface or --public-ip'
   return new FlanneletteError('lease-conflict', `lease ${ours} is now ${theirs}`, { remedy })
 }

@@ -1,14 +1,14 @@
 // What the daemon needs of a datastore. Allocation belongs to the store: etcd, file and memory choose a free subnet
 // (with the shared, pure `allocate`), Kubernetes hands out the node's podCIDR. test/compliance/lease-store.ts holds
 // every implementation to the same behaviour.
-import type { Ipv4Prefix, Ipv6Prefix } from '../../dataplane/index.ts'
+import type { Ipv4Prefix, Ipv6Prefix, UnderlayAddress } from '../../dataplane/index.ts'
 import type { NetworkConfig } from '../config/network-config.ts'
-import type { Lease, LeaseAttributes } from '../lease/lease.ts'
+import type { Halves, Lease, LeaseAttributes } from '../lease/lease.ts'
 
 export interface AcquireRequest {
   readonly network: NetworkConfig
-  /** Our identity: the lease that carries this public IP is ours to adopt. */
-  readonly publicIp: number
+  /** Our identity (`identityOf`): the lease that carries this public IP is ours to adopt. */
+  readonly publicIp: UnderlayAddress
   /** The subnet that the state directory or subnet.env remembers; taken only if free or ours. */
   readonly previousSubnet: Ipv4Prefix | null
   /** The same for the IPv6 half. */
@@ -45,7 +45,7 @@ export interface LeaseStore {
   /** Gives the lease back; not an error when it is already gone or somebody else's (then nothing is written). */
   release(lease: Lease): Promise<void>
   /** Own lease as the store has it now, `null` when the key is gone. Read first after every reconnect. */
-  read(subnet: Ipv4Prefix): Promise<Lease | null>
+  read(own: Halves): Promise<Lease | null>
   /**
    * First the present state, then one item per change (bursts may be merged). Ends when `signal` aborts. Survives
    * outages.

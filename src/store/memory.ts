@@ -2,7 +2,7 @@
 // nodes; the whole can be made unreadable.
 import { type Clock, LONGEST_TIMER_MS } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
-import type { Lease } from '../lease/lease.ts'
+import type { Halves, Lease } from '../lease/lease.ts'
 import { LeaseBook, leaseOf } from './lease-book.ts'
 import type { AcquireRequest, LeaseNews, LeaseStore } from './lease-store.ts'
 import { watchSnapshots } from './snapshot-watch.ts'
@@ -126,8 +126,8 @@ class MemoryStore implements LeaseStore {
     this.#change((book) => book.release(lease))
   }
 
-  async read(subnet: Lease['subnet']): Promise<Lease | null> {
-    return leaseOf(this.#shared.book().leases(), subnet)
+  async read(own: Halves): Promise<Lease | null> {
+    return leaseOf(this.#shared.book().leases(), own)
   }
 
   watch(signal: AbortSignal): AsyncIterable<LeaseNews> {

@@ -1,8 +1,7 @@
 // A lease store that is counted: how often each operation was asked for and how it went, and when the store last did
 // its work. In front of any store, for metrics.
-import type { Ipv4Prefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
-import type { Lease } from '../lease/lease.ts'
+import type { Halves, Lease } from '../lease/lease.ts'
 import type { AcquireRequest, LeaseNews, LeaseStore } from './lease-store.ts'
 
 export const STORE_OPERATIONS = ['config', 'acquire', 'renew', 'release', 'read', 'watch', 'publish-ready'] as const
@@ -60,8 +59,8 @@ export class MeteredStore implements LeaseStore {
     return this.#count('release', this.#store.release(lease))
   }
 
-  read(subnet: Ipv4Prefix): Promise<Lease | null> {
-    return this.#count('read', this.#store.read(subnet))
+  read(own: Halves): Promise<Lease | null> {
+    return this.#count('read', this.#store.read(own))
   }
 
   async *watch(signal: AbortSignal): AsyncIterable<LeaseNews> {

@@ -8,7 +8,7 @@ import { A, attributesOf, B, type Make, request } from '../support/store-harness
 import { settle, type VirtualClock } from '../support/virtual-clock.ts'
 
 function subnetsOf(news: LeaseNews | undefined): string[] | string | undefined {
-  return news?.type === 'snapshot' ? news.leases.map((lease) => formatPrefix(lease.subnet)) : news?.type
+  return news?.type === 'snapshot' ? news.leases.map((lease) => formatPrefix(lease.subnet!)) : news?.type
 }
 
 /** A watch, with the latest news at hand. */
@@ -75,11 +75,11 @@ export function watchRules(make: Make): void {
     const { clock, open } = make()
     const lease = await open().acquire(request(B, '10.244.6.0/24'))
     clock.stepWall(years * 365 * LEASE_TTL_MS)
-    expect(await open().read(lease.subnet)).not.toBeNull()
+    expect(await open().read(lease)).not.toBeNull()
     await clock.advance(LEASE_TTL_MS - 1000)
-    expect(await open().read(lease.subnet)).not.toBeNull()
+    expect(await open().read(lease)).not.toBeNull()
     await clock.advance(2000)
-    expect(await open().read(lease.subnet)).toBeNull()
+    expect(await open().read(lease)).toBeNull()
   })
 
   test('loses no change that happens while the reader is busy', async () => {
@@ -138,9 +138,9 @@ export function outageRules(make: Make): void {
     await expect(store.readNetworkConfig()).rejects.toMatchObject(away)
     await expect(store.acquire(request(B))).rejects.toMatchObject(away)
     await expect(store.renew(lease)).rejects.toMatchObject(away)
-    await expect(store.read(lease.subnet)).rejects.toMatchObject(away)
+    await expect(store.read(lease)).rejects.toMatchObject(away)
     harness.setOutage(false)
-    expect(await store.read(lease.subnet)).toEqual(lease)
+    expect(await store.read(lease)).toEqual(lease)
   })
 
   test('is told to watchers, which go on afterwards', async () => {

@@ -15,6 +15,7 @@ import {
   request,
   type StoreHarness,
 } from '../support/store-harness.ts'
+import { ipv6Rules } from './lease-store-ipv6.ts'
 import { outageRules, watchRules } from './lease-store-watch.ts'
 
 export function leaseStoreCompliance(makeHarness: () => StoreHarness): void {
@@ -26,6 +27,7 @@ export function leaseStoreCompliance(makeHarness: () => StoreHarness): void {
   describe('config', () => configRules(make))
   describe('acquire', () => acquireRules(make))
   describe('acquire with IPv6', () => dualStackRules(make))
+  describe('without IPv4', () => ipv6Rules(make))
   describe('races', () => raceRules(make))
   describe('renew', () => renewRules(make))
   describe('release and read', () => releaseRules(make))
@@ -52,8 +54,8 @@ function acquireRules(make: Make): void {
   test('gives a subnet of the range for a day', async () => {
     const { clock, open } = make()
     const lease = await open().acquire(request(A))
-    expect(lease.subnet.length).toBe(24)
-    expect(formatPrefix(lease.subnet)).toMatch(/^10\.244\.[1-9]\d*\.0\/24$/)
+    expect(lease.subnet!.length).toBe(24)
+    expect(formatPrefix(lease.subnet!)).toMatch(/^10\.244\.[1-9]\d*\.0\/24$/)
     expect(lease.attributes).toEqual(attributesOf(A))
     expect(lease.expiresAtMs).toBe(clock.wallMs() + LEASE_TTL_MS)
   })
@@ -72,11 +74,11 @@ function acquireRules(make: Make): void {
     expect(second.revision).toBeGreaterThan(first.revision)
     expect(second.expiresAtMs).toBe(clock.wallMs() + LEASE_TTL_MS)
     expect(seen).toEqual([first])
-    expect((await open().read(first.subnet))?.attributes).toEqual(attributesOf(A, '0a:00:00:00:00:77'))
+    expect((await open().read(first))?.attributes).toEqual(attributesOf(A, '0a:00:00:00:00:77'))
   })
 
   test('the previous subnet is taken when it is free', async () => {
-    expect(formatPrefix((await make().open().acquire(request(A, '10.244.6.0/24'))).subnet)).toBe('10.244.6.0/24')
+    expect(formatPrefix((await make().open().acquire(request(A, '10.244.6.0/24'))).subnet!)).toBe('10.244.6.0/24')
   })
 
   test('a previous subnet that now belongs to another host is neither taken nor written to', async () => {
@@ -84,33 +86,33 @@ function acquireRules(make: Make): void {
     const theirs = await harness.open().acquire(request(B, '10.244.6.0/24'))
     const ours = await harness.open().acquire(request(A, '10.244.6.0/24'))
     expect(ours.subnet).not.toEqual(theirs.subnet)
-    expect(await harness.open().read(theirs.subnet)).toEqual(theirs)
+    expect(await harness.open().read(theirs)).toEqual(theirs)
   })
 
   test('an expired lease whose subnet is still free gives the same subnet again', async () => {
     const { clock, open } = make()
     await open().acquire(request(A, '10.244.6.0/24'))
     await clock.advance(LEASE_TTL_MS + 1000)
-    expect(await open().read(parsePrefix('10.244.6.0/24')!)).toBeNull()
-    expect(formatPrefix((await open().acquire(request(A, '10.244.6.0/24'))).subnet)).toBe('10.244.6.0/24')
+    expect(await open().read({ subnet: parsePrefix('10.244.6.0/24'), ipv6Subnet: null })).toBeNull()
+    expect(formatPrefix((await open().acquire(request(A, '10.244.6.0/24'))).subnet!)).toBe('10.244.6.0/24')
   })
 
   test('a reservation for our address is taken over and stays without end', async () => {
     const harness = make()
     harness.put({ ...peerLease('10.244.8.0/24', A, MAC), expiresAtMs: null })
     const lease = await harness.open().acquire(request(A))
-    expect([formatPrefix(lease.subnet), lease.expiresAtMs]).toEqual(['10.244.8.0/24', null])
+    expect([formatPrefix(lease.subnet!), lease.expiresAtMs]).toEqual(['10.244.8.0/24', null])
     expect((await harness.open().renew(lease)).expiresAtMs).toBeNull()
     await harness.clock.advance(10 * LEASE_TTL_MS)
-    expect(await harness.open().read(lease.subnet)).toMatchObject({ expiresAtMs: null })
+    expect(await harness.open().read(lease)).toMatchObject({ expiresAtMs: null })
   })
 
   test('after the network changed, the old lease goes and a subnet of the new network comes', async () => {
     const { open } = make()
     const old = await open().acquire(request(A))
-    const fresh = await open().acquire(request(A, formatPrefix(old.subnet), '{"Network":"10.4.0.0/16"}'))
-    expect(formatPrefix(fresh.subnet)).toMatch(/^10\.4\./)
-    expect(await open().read(old.subnet)).toBeNull()
+    const fresh = await open().acquire(request(A, formatPrefix(old.subnet!), '{"Network":"10.4.0.0/16"}'))
+    expect(formatPrefix(fresh.subnet!)).toMatch(/^10\.4\./)
+    expect(await open().read(old)).toBeNull()
   })
 
   test('when all subnets are taken the error says range, number and soonest expiry, until one expires', async () => {
@@ -134,14 +136,14 @@ function dualStackRules(make: Make): void {
   test('gives a subnet of each range, which a second time are the same', async () => {
     const { open } = make()
     const lease = await open().acquire(dual(A))
-    expect(formatPrefix(lease.subnet)).toMatch(/^10\.244\.[1-9]\d*\.0\/24$/)
+    expect(formatPrefix(lease.subnet!)).toMatch(/^10\.244\.[1-9]\d*\.0\/24$/)
     expect(lease.ipv6Subnet).toMatch(/^fd00:10:244:[0-9a-f]+::\/64$/)
-    expect(await open().read(lease.subnet)).toEqual(lease)
+    expect(await open().read(lease)).toEqual(lease)
     const again = await open().acquire(dual(A, '10.244.99.0/24'))
     expect([again.subnet, again.ipv6Subnet]).toEqual([lease.subnet, lease.ipv6Subnet])
     expect((await open().renew(again)).ipv6Subnet).toBe(lease.ipv6Subnet)
     await open().release(await open().acquire(dual(A)))
-    expect(await open().read(lease.subnet)).toBeNull()
+    expect(await open().read(lease)).toBeNull()
   })
 
   test('takes the remembered half again, and leaves one that another node holds', async () => {
@@ -150,24 +152,25 @@ function dualStackRules(make: Make): void {
     const first = await open().acquire({ ...dual(A, '10.244.6.0/24'), previousIpv6Subnet })
     const second = await open().acquire({ ...dual(B, '10.244.7.0/24'), previousIpv6Subnet })
     expect(first.ipv6Subnet).toBe('fd00:10:244:6::/64')
-    expect(formatPrefix(second.subnet)).toBe('10.244.7.0/24')
+    expect(formatPrefix(second.subnet!)).toBe('10.244.7.0/24')
     expect(second.ipv6Subnet).not.toBe('fd00:10:244:6::/64')
   })
 
   test('leaves a lease of another node without IPv6 as it is', async () => {
     const { open } = make()
     const theirs = await open().acquire(request(B))
-    const ours = await open().acquire(dual(A, formatPrefix(theirs.subnet)))
+    const ours = await open().acquire(dual(A, formatPrefix(theirs.subnet!)))
     expect(ours.subnet).not.toEqual(theirs.subnet)
-    expect(await open().read(theirs.subnet)).toEqual(theirs)
+    expect(await open().read(theirs)).toEqual(theirs)
   })
 
   test('gives an own lease its IPv6 half, and takes it away again, with the config; the IPv4 subnet stays', async () => {
     const { open } = make()
-    const { subnet } = await open().acquire(request(A))
+    const before = await open().acquire(request(A))
+    const { subnet } = before
     expect(await open().acquire(dual(A))).toMatchObject({ subnet, ipv6Subnet: expect.stringMatching(/^fd00:10:244:/) })
     expect(await open().acquire(request(A))).toMatchObject({ subnet, ipv6Subnet: null })
-    expect(await open().read(subnet)).toMatchObject({ ipv6Subnet: null })
+    expect(await open().read(before)).toMatchObject({ ipv6Subnet: null })
   })
 
   test('nodes that come at once get halves of their own', async () => {
@@ -183,7 +186,7 @@ function raceRules(make: Make): void {
   test('nodes that come at once get subnets of their own', async () => {
     const { open } = make()
     const nodes = Array.from({ length: 20 }, (_, index) => open().acquire(request(`192.0.2.${index + 1}`)))
-    const subnets = (await Promise.all(nodes)).map((lease) => formatPrefix(lease.subnet))
+    const subnets = (await Promise.all(nodes)).map((lease) => formatPrefix(lease.subnet!))
     expect(new Set(subnets).size).toBe(20)
   })
 
@@ -192,7 +195,7 @@ function raceRules(make: Make): void {
     const nodes = Array.from({ length: 10 }, (_, index) =>
       open().acquire(request(`192.0.2.${index + 1}`, '10.244.6.0/24')),
     )
-    const subnets = (await Promise.all(nodes)).map((lease) => formatPrefix(lease.subnet))
+    const subnets = (await Promise.all(nodes)).map((lease) => formatPrefix(lease.subnet!))
     expect(subnets.filter((subnet) => subnet === '10.244.6.0/24')).toHaveLength(1)
     expect(new Set(subnets).size).toBe(10)
   })
@@ -213,16 +216,16 @@ function renewRules(make: Make): void {
     const renewed = await open().renew(lease)
     expect(renewed).toEqual({ ...lease, revision: renewed.revision, expiresAtMs: clock.wallMs() + LEASE_TTL_MS })
     expect(renewed.revision).toBeGreaterThan(lease.revision)
-    expect(await open().read(lease.subnet)).toEqual(renewed)
+    expect(await open().read(lease)).toEqual(renewed)
   })
 
   test('puts back a lease that is gone', async () => {
     const harness = make()
     const lease = await harness.open().acquire(request(A))
-    harness.remove(formatPrefix(lease.subnet))
+    harness.remove(formatPrefix(lease.subnet!))
     const again = await harness.open().renew(lease)
     expect([again.subnet, again.attributes]).toEqual([lease.subnet, lease.attributes])
-    expect(await harness.open().read(lease.subnet)).toEqual(again)
+    expect(await harness.open().read(lease)).toEqual(again)
   })
 
   test('never writes over another node', async () => {
@@ -234,7 +237,7 @@ function renewRules(make: Make): void {
       code: 'lease-conflict',
       message: expect.stringMatching(/192\.0\.2\.1.*192\.0\.2\.2/),
     })
-    expect(await harness.open().read(lease.subnet)).toEqual(theirs)
+    expect(await harness.open().read(lease)).toEqual(theirs)
   })
 
   test('does not put back a lease whose subnet another one overlaps by now', async () => {
@@ -243,7 +246,7 @@ function renewRules(make: Make): void {
     harness.remove('10.244.6.0/24')
     harness.put({ ...peerLease('10.244.6.128/25', B, MAC), expiresAtMs: null })
     await expect(harness.open().renew(lease)).rejects.toMatchObject({ code: 'lease-conflict' })
-    expect(await harness.open().read(lease.subnet)).toBeNull()
+    expect(await harness.open().read(lease)).toBeNull()
   })
 }
 
@@ -252,7 +255,7 @@ function releaseRules(make: Make): void {
     const { open } = make()
     const lease = await open().acquire(request(A))
     await open().release(lease)
-    expect(await open().read(lease.subnet)).toBeNull()
+    expect(await open().read(lease)).toBeNull()
     await open().release(lease)
   })
 
@@ -261,7 +264,7 @@ function releaseRules(make: Make): void {
     const old = await open().acquire(request(A))
     const renewed = await open().renew(old)
     await open().release(old)
-    expect(await open().read(old.subnet)).toEqual(renewed)
+    expect(await open().read(old)).toEqual(renewed)
   })
 
   test('a revision is never given out twice', async () => {

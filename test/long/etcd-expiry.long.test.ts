@@ -21,7 +21,7 @@ test('a key on an etcd lease of 3 s is told of, and then that it is gone', async
   const watch = store.watch(AbortSignal.timeout(30_000))[Symbol.asyncIterator]()
   const next = async () => {
     const { value } = (await watch.next()) as IteratorResult<LeaseNews, undefined>
-    return value?.type === 'snapshot' ? value.leases.map(({ subnet }) => formatPrefix(subnet)) : value?.type
+    return value?.type === 'snapshot' ? value.leases.map(({ subnet }) => formatPrefix(subnet!)) : value?.type
   }
   expect(await next()).toEqual([])
   const id = /lease (\w+) granted/.exec(server.ctl('lease', 'grant', '3'))![1]!

@@ -42,7 +42,8 @@ test('100,000 leases: no pause in forwarding while their table is swapped', asyn
   const own = { ...peerLease('10.244.1.0/24', HERE.underlay, formatMac(HERE.mac)), expiresAtMs: null }
   const dataplane = new FakeDataplane()
   // The far node lives on this loopback, at an address that no lease may have.
-  const local = { encapsulation: 'vxlan', port: UNDERLAY_PORT, vni: VNI } as const
+  const tunnel = { encapsulation: 'vxlan', underlayAddress: 1, ipv6Network: null } as const
+  const local = { ...tunnel, port: UNDERLAY_PORT, vni: VNI }
   dataplane.replacePeers = (peers) => group.replaceTable([entryFor(THERE), ...forwardingEntries(peers, local)])
   const updates = new PeerUpdates({ dataplane, clock, log: silentLog })
   const leases = manyLeases()

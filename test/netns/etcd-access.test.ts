@@ -113,7 +113,7 @@ describe('users', () => {
     const store = openEtcdStore(etcd, { clock, log: new RecordingLog(), random: () => 0 })
     onTestFinished(() => store.close())
     const lease = await store.renew(await store.acquire(request('192.0.2.1')))
-    expect(await store.read(lease.subnet)).toMatchObject({ revision: lease.revision })
+    expect(await store.read(lease)).toMatchObject({ revision: lease.revision })
     const watch = store.watch(AbortSignal.timeout(5000))[Symbol.asyncIterator]()
     expect((await watch.next()).value).toMatchObject({ leases: [{ subnet: lease.subnet }] })
     await store.release(lease)

@@ -42,7 +42,7 @@ describe('a real server', () => {
     })
     return () => {
       const last = news.at(-1)
-      return last?.type === 'snapshot' ? last.leases.map(({ subnet }) => formatPrefix(subnet)) : last?.type
+      return last?.type === 'snapshot' ? last.leases.map(({ subnet }) => formatPrefix(subnet!)) : last?.type
     }
   }
 

@@ -17,14 +17,14 @@ import { temporaryDirectory } from './temporary-directory.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
 export const CONFIG = '{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}'
-export const ETH0: UnderlayInterface = {
+export const ETH0 = {
   name: 'eth0',
   index: 2,
   address: parseIpv4('192.0.2.1')!,
   mtuBytes: 1500,
   how: 'default route',
   passedOver: [],
-}
+} satisfies UnderlayInterface
 
 /** Call inside a test; what is still running ends with it. */
 export function makeHost(config: string | null = CONFIG) {

@@ -103,8 +103,9 @@ start, which waits for it; a mistake is reported with its place.
 | \`Backend.Port\` | 8472; \`udp\`: 8285 | UDP port, equal on all nodes |
 | \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less. The interface's is followed while the daemon runs; one that is given here is not |
 | \`Backend.IPv6OverIPv4\` | false | our own key: IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
-| \`Backend.GBP\` | false | true is refused: packets with a policy mark would be lost |
-| \`Backend.Learning\`, \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
+| \`Backend.GBP\` | false | the marks of packets (group policy) cross the tunnel; equal on all nodes, which need \`--dataplane kernel\` or \`auto\`: the userspace dataplane refuses to start with it |
+| \`Backend.Learning\` | false | the kernel dataplane's device learns MACs; of no use, since leases name them all, and without effect on the userspace dataplane |
+| \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
 
 \`\`\`json
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }

@@ -1,13 +1,12 @@
 // A real etcd under the rules of lease stores: its time is the virtual clock's, its network a wire that can be cut.
 // What etcd itself would do when time passes, ending leases, is done here by revoking them.
-import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { EtcdOptions } from '../../src/config/etcd-options.ts'
 import type { Log } from '../../src/log.ts'
 import { silentLog } from '../../src/log.ts'
 import type { EtcdCalls } from '../../src/store/etcd/calls.ts'
 import { EtcdConnection } from '../../src/store/etcd/connection.ts'
 import { EtcdStore } from '../../src/store/etcd/etcd-store.ts'
-import { formatLeaseValue } from '../../src/store/flannel-json.ts'
+import { formatLeaseValue, formatSubnetKey } from '../../src/store/flannel-json.ts'
 import { EtcdProxy } from './etcd-proxy.ts'
 import type { EtcdServer } from './etcd-server.ts'
 import { seededRandom } from './seeded-random.ts'
@@ -75,7 +74,7 @@ export class EtcdHarness implements StoreHarness {
   }
 
   put(lease: Parameters<StoreHarness['put']>[0]): void {
-    this.server.ctl('put', this.#keyOf(formatPrefix(lease.subnet)), formatLeaseValue(lease.attributes))
+    this.server.ctl('put', this.#keyOf(formatSubnetKey(lease)), formatLeaseValue(lease.attributes))
   }
 
   remove(subnet: string): void {

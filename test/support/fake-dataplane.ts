@@ -15,9 +15,9 @@ export class FakeDataplane implements Dataplane {
   /** What `offenders` gives. */
   refused: readonly Offender[] = []
   /** What `traffic` gives. */
-  passed: Map<number, PeerTraffic> | null = null
+  passed: Map<UnderlayAddress, PeerTraffic> | null = null
   /** What `pathLimits` gives. */
-  limits = new Map<number, number>()
+  limits = new Map<UnderlayAddress, number>()
   /** What `pendingPeers` gives. */
   pending = 0
   outline: VtepOutline | null = null
@@ -98,12 +98,16 @@ export class FakeDataplane implements Dataplane {
     return this.pending
   }
 
+  pendingSubnets(): ReadonlySet<string> {
+    return new Set(this.subnets.slice(0, this.pending))
+  }
+
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.stops.push(mode)
   }
 
   /** Subnets of the table in force. */
   get subnets(): string[] {
-    return (this.tables.at(-1)?.peers ?? []).map((lease) => formatPrefix(lease.subnet))
+    return (this.tables.at(-1)?.peers ?? []).map((lease) => formatPrefix(lease.subnet!))
   }
 }

@@ -8,18 +8,31 @@ import { CONFIG, ETH0, makeHost, started } from './agent-host.ts'
 /** The address of {@link ETH0}. */
 export const OLD_TEXT = '192.0.2.1'
 
+/** What a host begins with. */
+export interface FirstUnderlay {
+  readonly choice: UnderlayInterface
+  /** All addresses of the interface. */
+  readonly texts: readonly string[]
+}
+
 /** `carry` gives the interface these addresses and an MTU, and rings the bell. */
-export async function following(changes: Partial<AgentOptions> = {}, config = CONFIG) {
+export async function following(
+  changes: Partial<AgentOptions> = {},
+  config = CONFIG,
+  first: FirstUnderlay = { choice: ETH0, texts: [OLD_TEXT] },
+) {
   const host = makeHost(config)
   let link: LinkInfo | null = null
   let bell = () => {}
-  let choice: UnderlayInterface | FlanneletteError = ETH0
+  let choice: UnderlayInterface | FlanneletteError = first.choice
   const carry = (texts: readonly string[], mtu = 1500) => {
-    const addr_info: AddressInfo[] = texts.map((local) => ({ family: 'inet', local, prefixlen: 24, scope: 'global' }))
+    const addr_info: AddressInfo[] = texts.map((local) => {
+      return { family: local.includes(':') ? 'inet6' : 'inet', local, prefixlen: 24, scope: 'global' }
+    })
     link = { ifindex: 2, ifname: 'eth0', mtu, flags: ['UP'], addr_info }
     bell()
   }
-  carry([OLD_TEXT])
+  carry(first.texts)
   const node = await started(host, {
     selectUnderlay: async () => {
       if (choice instanceof FlanneletteError) throw choice

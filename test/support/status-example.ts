@@ -25,6 +25,7 @@ export const HEALTHY: DaemonStatus = {
   pid: 4242,
   state: 'ready',
   dataplane: 'userspace',
+  dataplaneWhy: null,
   entropy: '16 source ports',
   driver: 'offload',
   outerDf: 'clear',

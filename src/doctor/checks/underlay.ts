@@ -1,5 +1,5 @@
 // Checks of the interface that carries the tunnel: its sizes, its offloads, the UDP port and who may reach it.
-import { formatIpv4 } from '../../../dataplane/index.ts'
+import { formatAddress } from '../../../dataplane/index.ts'
 import { chooseUnderlay } from '../../host/underlay-interface.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
@@ -19,7 +19,7 @@ const underlayInterface: Check = {
       try {
         const facts = { links: links.value, defaultRoutes: defaults, routeToReach: null }
         const { name, address, how } = chooseUnderlay(facts, { ifaces: [], ifaceRegexes: [] })
-        return [ok(`the underlay would be ${name} (${formatIpv4(address)}, by ${how})`)]
+        return [ok(`the underlay would be ${name} (${formatAddress(address)}, by ${how})`)]
       } catch (problem) {
         return [warning((problem as Error).message, 'name the interface: --iface')]
       }

@@ -7,7 +7,7 @@
 import type { Clock } from '../../clock.ts'
 import type { EtcdOptions } from '../../config/etcd-options.ts'
 import { FlanneletteError } from '../../errors.ts'
-import type { Lease } from '../../lease/lease.ts'
+import type { Halves, Lease } from '../../lease/lease.ts'
 import type { Log } from '../../log.ts'
 import { leaseOf } from '../lease-book.ts'
 import type { AcquireRequest, LeaseNews, LeaseStore } from '../lease-store.ts'
@@ -73,13 +73,13 @@ export class EtcdStore implements LeaseStore {
     return this.#writer.release(lease)
   }
 
-  async read(subnet: Lease['subnet']): Promise<Lease | null> {
-    const { pairs } = await this.#calls.range(this.#pairs.rivalsOf({ subnet }))
+  async read(own: Halves): Promise<Lease | null> {
+    const { pairs } = await this.#calls.range(this.#pairs.rivalsOf(own))
     const leases = pairs.map((pair) => ({ pair, lease: this.#pairs.read(pair, undefined).lease }))
     const newestFirst = leases.sort((a, b) => b.pair.modRevision - a.pair.modRevision)
     const lease = leaseOf(
       newestFirst.flatMap((read) => read.lease ?? []),
-      subnet,
+      own,
     )
     const found = newestFirst.find((read) => read.lease === lease)
     return lease === null || found === undefined ? null : await this.#writer.dated(lease, found.pair)

@@ -1,10 +1,10 @@
 // Keys and values of etcd as leases. One that cannot be read costs no other: it is warned about once, and the last good
 // content of its key stays valid until the key is gone.
-import { formatIpv4, type Prefix } from '../../../dataplane/index.ts'
+import type { Prefix } from '../../../dataplane/index.ts'
 import type { Clock } from '../../clock.ts'
 import { halvesOf, type Lease } from '../../lease/lease.ts'
 import type { Log } from '../../log.ts'
-import { formatSubnetKey, parseLeaseValue, parseSubnetKey, type SubnetKey } from '../flannel-json.ts'
+import { formatIpv4Half, formatSubnetKey, parseLeaseValue, parseSubnetKey, type SubnetKey } from '../flannel-json.ts'
 import { LEASE_TTL_MS } from '../lease-book.ts'
 import { type KeyRange, type KeyValue, keysUnder } from './calls.ts'
 
@@ -37,8 +37,8 @@ export class LeasePairs {
   }
 
   /** Every key of that IPv4 subnet, whatever IPv6 half it has: they exclude each other. */
-  rivalsOf({ subnet }: Pick<SubnetKey, 'subnet'>): KeyRange {
-    return keysUnder(`${this.range.from}${formatIpv4(subnet.address)}-${subnet.length}`)
+  rivalsOf(key: SubnetKey): KeyRange {
+    return keysUnder(this.range.from + (key.subnet === null ? formatSubnetKey(key) : formatIpv4Half(key.subnet)))
   }
 
   /**

@@ -43,7 +43,7 @@ async function run(stateDirectory: string, ...words: string[]) {
 /** A daemon that answers with what `current` gives, and the state directory that it is in. */
 async function daemonWith(current: () => DaemonStatus): Promise<string> {
   const directory = temporaryDirectory()
-  const server = new ApiServer({ path: join(directory, API_SOCKET), traceable: null, status: current })
+  const server = new ApiServer({ path: join(directory, API_SOCKET), traceable: () => null, status: current })
   await server.start()
   onTestFinished(() => server.stop())
   return directory
@@ -62,7 +62,7 @@ describe('where the daemon is found', () => {
     onTestFinished(() => void child.kill('SIGKILL'))
     await once(child.stdout, 'data')
     writeFileSync(join(directory, 'status.json'), JSON.stringify({ ...HEALTHY, pid: child.pid, state: 'degraded' }))
-    const server = new ApiServer({ path: elsewhere, traceable: null, status: () => HEALTHY })
+    const server = new ApiServer({ path: elsewhere, traceable: () => null, status: () => HEALTHY })
     await server.start()
     onTestFinished(() => server.stop())
     expect(await run(directory)).toMatchObject({ code: 0, out: expect.stringContaining('192.0.2.1 ready') })

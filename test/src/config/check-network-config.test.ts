@@ -76,7 +76,7 @@ describe('every mistake is found, with its place', () => {
       ' "SubnetMax": "10.244.1.7",',
       ' "Backend": {"Type": "vxlan",',
       '  "VNI": 0, "Port": 70000,',
-      '  "MTU": 100, "GBP": true}}',
+      '  "MTU": 100, "GBP": "yes"}}',
     ]
     expect(findingsOf(lines.join('\n'))).toEqual([
       '2:15 error SubnetMin',

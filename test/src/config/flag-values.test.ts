@@ -103,9 +103,9 @@ test('flags without effect and variables that set nothing are told', () => {
     FLANNELLETTE_PORT_8472_UDP: 'x',
     FLANNELD_VERSION: 'true',
   }
-  expect(valuesOf({ 'public-ipv6': ['fd00::1'] }, environment).notices).toEqual([
+  expect(valuesOf({ vmodule: ['x=1'] }, environment).notices).toEqual([
     'FLANNELLETTE_IFCAE sets nothing: FLANNELLETTE_IFACE is meant?',
-    '--public-ipv6 has no effect',
+    '--vmodule has no effect',
   ])
 })
 

@@ -11,6 +11,16 @@ test.each([
   expect(chooseMtu(encapsulation, underlay, null).overlayBytes).toBe(overlay)
 })
 
+test.each([
+  [1500, 1430],
+  [9001, 8931],
+] as const)('vxlan between IPv6 addresses over an interface of %i carries %i', (underlay, overlay) => {
+  expect(chooseMtu('vxlan', underlay, null, true)).toMatchObject({
+    overlayBytes: overlay,
+    how: `underlay ${underlay} − overhead 70 = ${overlay}`,
+  })
+})
+
 test('a configured MTU is the underlay MTU, and the sum is shown', () => {
   expect(chooseMtu('vxlan', 1500, 1420)).toEqual({
     overlayBytes: 1370,

@@ -12,7 +12,7 @@ function parse(config: unknown) {
 
 /** The range as people write it. */
 function range(config: unknown): string {
-  const { subnetLength, subnetMin, subnetMax } = parse(config)
+  const { subnetLength, subnetMin, subnetMax } = parse(config).ipv4!
   return `/${subnetLength} ${formatIpv4(subnetMin)} ${formatIpv4(subnetMax)}`
 }
 
@@ -51,7 +51,7 @@ describe('defaults', () => {
   })
 
   test('host bits of the network are cleared', () => {
-    expect(parse({ Network: '10.5.72.1/16' }).network).toEqual(parsePrefix('10.5.0.0/16'))
+    expect(parse({ Network: '10.5.72.1/16' }).ipv4!.network).toEqual(parsePrefix('10.5.0.0/16'))
   })
 
   test('a missing backend is udp, and said to be a default', () => {
@@ -78,12 +78,12 @@ test.each(['0.0.0.0/1', '0.0.0.0/8', '127.0.0.0/8', '127.5.0.0/16', '128.0.0.0/1
 
 describe('JSON as Go reads it', () => {
   test.each(['network', 'Network', 'NETWORK', 'nEtWoRk'])('key %s', (key) => {
-    expect(formatPrefix(parse({ [key]: '10.3.0.0/16' }).network)).toBe('10.3.0.0/16')
+    expect(formatPrefix(parse({ [key]: '10.3.0.0/16' }).ipv4!.network)).toBe('10.3.0.0/16')
   })
 
   test('the last of several equal keys wins, whatever its case', () => {
     const text = '{"Network": "10.1.0.0/16", "network": "10.2.0.0/16", "Backend": {"type": "udp", "Type": "vxlan"}}'
-    expect(formatPrefix(parse(text).network)).toBe('10.2.0.0/16')
+    expect(formatPrefix(parse(text).ipv4!.network)).toBe('10.2.0.0/16')
     expect(parse(text).backendType).toBe('vxlan')
   })
 
@@ -186,12 +186,12 @@ describe('impossible networks are refused', () => {
           expect(error).toBeInstanceOf(FlanneletteError)
           return
         }
-        const size = 2 ** (32 - config.subnetLength)
-        const end = config.network.address + 2 ** (32 - config.network.length)
-        expect(config.subnetMin).toBe(config.network.address + size)
-        expect(config.subnetMax).toBe(end - size)
-        expect(config.subnetMin % size).toBe(0)
-        expect((config.subnetMax - config.subnetMin) / size).toBeGreaterThanOrEqual(2)
+        const size = 2 ** (32 - config.ipv4!.subnetLength)
+        const end = config.ipv4!.network.address + 2 ** (32 - config.ipv4!.network.length)
+        expect(config.ipv4!.subnetMin).toBe(config.ipv4!.network.address + size)
+        expect(config.ipv4!.subnetMax).toBe(end - size)
+        expect(config.ipv4!.subnetMin % size).toBe(0)
+        expect((config.ipv4!.subnetMax - config.ipv4!.subnetMin) / size).toBeGreaterThanOrEqual(2)
       }),
     )
   })
@@ -254,12 +254,21 @@ describe('the IPv6 half', () => {
     ['link-local addresses', { IPv6Network: 'fe80::/64' }, 'IPv6Network'],
     ['multicast', { IPv6Network: 'ff00::/16' }, 'IPv6Network'],
     ['loopback', { IPv6Network: '::/64' }, 'IPv6Network'],
-    ['IPv4 alone switched off', { IPv6Network: 'fc00::/48', EnableIPv4: false }, 'EnableIPv4'],
   ])('with %s is refused by field', (_, more, field) => {
     const error = refusal({ Network: '10.244.0.0/16', EnableIPv6: true, ...more })
     expect([error.code, error.exitCode]).toEqual(['config-invalid', 2])
     expect(error.message).toContain(field)
     expect(error.remedy).not.toBe('')
+  })
+
+  test('may be all there is: an IPv4 network is not asked for then, and not used', () => {
+    const alone = parse({ EnableIPv4: false, EnableIPv6: true, IPv6Network: 'fc00::/48', Network: '10.0.0.0/29' })
+    expect([alone.ipv4, formatPrefix(alone.ipv6!.network)]).toEqual([null, 'fc00::/48'])
+  })
+
+  test('is missed where it is all there is, whatever stands before it', () => {
+    const error = refusal({ EnableIPv6: true, EnableIPv4: false, Network: '10.244.0.0/16' })
+    expect([error.exitCode, error.message]).toEqual([2, expect.stringContaining('IPv6Network')])
   })
 
   test('is looked at after the IPv4 half', () => {

@@ -4,6 +4,7 @@ import { parseIpv4 } from '../../../dataplane/wire/address.ts'
 import { DRIVERS } from '../../../src/config/flag-table.ts'
 import { FlagValues } from '../../../src/config/flag-values.ts'
 import { type RunOptions, refuseWorkersOf, runOptions } from '../../../src/config/options.ts'
+import { ip6 } from '../../support/packets.ts'
 
 const optionsOf = (flags: Readonly<Record<string, string>>): RunOptions =>
   runOptions(new FlagValues(new Map(Object.entries(flags).map(([name, text]) => [name, [text]])), {}))
@@ -18,7 +19,6 @@ test.each([
   '192.0.2',
   '192.0.2.256',
   '192.0.02.1',
-  'fd00::1',
   'host',
   '0.1.2.3',
   '127.0.0.1',
@@ -28,6 +28,19 @@ test.each([
   expect(() => optionsOf({ 'public-ip': text })).toThrow(usage)
   expect(() => optionsOf({ 'iface-can-reach': text })).toThrow(usage)
 })
+
+test('addresses of IPv6 are taken where one is asked for, or any', () => {
+  const { publicIpv6, ifaceCanReach } = optionsOf({ 'public-ipv6': '2001:db8::1', 'iface-can-reach': '2001:db8::2' })
+  expect([publicIpv6, ifaceCanReach]).toEqual([ip6('2001:db8::1'), ip6('2001:db8::2')])
+  expect(() => optionsOf({ 'public-ip': '2001:db8::1' })).toThrow(/not the IPv4 address of a host/)
+})
+
+test.each(['::', '::1', 'fe80::1', 'ff02::1', '::ffff:192.0.2.1', '192.0.2.1', 'fd00::1%eth0', 'host'])(
+  '%j is no public IPv6 address',
+  (text) => {
+    expect(() => optionsOf({ 'public-ipv6': text })).toThrow(usage)
+  },
+)
 
 test.each([1, 60, 1439])('a renew margin of %i minutes is taken', (minutes) => {
   expect(optionsOf({ 'subnet-lease-renew-margin': String(minutes) }).renewMarginMinutes).toBe(minutes)

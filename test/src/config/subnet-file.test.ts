@@ -70,6 +70,12 @@ describe('writing', () => {
     expect(readFileSync(path, 'utf8')).toBe(DUAL_TEXT)
   })
 
+  test('of a node without IPv4 has the lines of IPv6 alone', () => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, { ...FILE, network: null, subnet: null, ipv6: IPV6 })
+    expect(readFileSync(path, 'utf8')).toBe(DUAL_TEXT.replace(/^FLANNEL_(NETWORK|SUBNET)=.*\n/gm, ''))
+  })
+
   test('replaces the file whole: a reader that has it open keeps the old one', () => {
     const path = `${temporaryDirectory()}/subnet.env`
     writeSubnetFile(path, FILE)

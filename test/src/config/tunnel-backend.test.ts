@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'
-import { tunnelBackend, vxlanDeviceName } from '../../../src/config/tunnel-backend.ts'
+import { tunnelBackend, vxlanDeviceName, vxlanIpv6DeviceName } from '../../../src/config/tunnel-backend.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 
 function backendOf(backend: object) {
@@ -13,10 +13,14 @@ test('defaults are those of flannel on Linux', () => {
   expect(backendOf({ Type: 'vxlan' })).toEqual({
     encapsulation: 'vxlan',
     leaseType: 'vxlan',
+    underlay: 'ipv4',
     deviceName: 'flannel.1',
+    ipv6DeviceName: null,
     vni: 1,
     port: 8472,
     mtuBytes: null,
+    groupPolicy: false,
+    learning: false,
     notices: [],
   })
 })
@@ -44,15 +48,18 @@ test.each([
   ['MTU', 65536],
   ['MTU', 625],
   ['MTU', -1],
-  ['GBP', true],
 ])('%s %j is refused by name', (field, value) => {
   expect(() => backendOf({ Type: 'vxlan', [field]: value })).toThrow(
     expect.objectContaining({ code: 'config-invalid', exitCode: 2, message: expect.stringContaining(field) }),
   )
 })
 
-test.each(['Learning', 'DirectRouting'])('%s is accepted, with a notice that it has no effect', (field) => {
+test.each(['GBP', 'Learning', 'DirectRouting'])('%s is accepted, with a notice of what it needs', (field) => {
   expect(backendOf({ Type: 'vxlan', [field]: true }).notices).toEqual([expect.stringContaining(field)])
+})
+
+test('marks and learning are passed on to whoever makes the device', () => {
+  expect(backendOf({ Type: 'vxlan', GBP: true, Learning: true })).toMatchObject({ groupPolicy: true, learning: true })
 })
 
 test('options of other systems are ignored', () => {
@@ -71,7 +78,10 @@ test('device names fit into what Linux allows, for every VNI', () => {
 })
 
 test('plain UDP has a port, the device flannel0 and no type in its leases', () => {
-  const expected = { encapsulation: 'udp', leaseType: '', deviceName: 'flannel0', vni: 0, mtuBytes: null, notices: [] }
+  const expected = {
+    ...{ encapsulation: 'udp', leaseType: '', underlay: 'ipv4', deviceName: 'flannel0', ipv6DeviceName: null },
+    ...{ vni: 0, mtuBytes: null, notices: [] },
+  }
   expect(backendOf({ Type: 'udp' })).toEqual({ ...expected, port: 8285 })
   expect(backendOf({ Type: 'udp', Port: 9000 })).toEqual({ ...expected, port: 9000 })
   const none = tunnelBackend(parseNetworkConfig('{"Network": "10.244.0.0/16"}'))
@@ -89,13 +99,36 @@ test('IPv6 rides through the IPv4 tunnel when the config says so, by a key in an
 })
 
 test.each([{ Type: 'vxlan' }, { Type: 'vxlan', IPv6OverIPv4: false }, { Type: 'vxlan', IPv6OverIPv4: null }])(
-  'IPv6 with %j is refused, and told what to add',
+  'IPv6 with %j has a tunnel and a device of its own, as in flannel',
   (backend) => {
-    expect(() => dual(backend)).toThrow(
-      expect.objectContaining({ code: 'config-invalid', remedy: expect.stringContaining('"IPv6OverIPv4": true') }),
-    )
+    const names = { underlay: 'dual', deviceName: 'flannel.1', ipv6DeviceName: 'flannel-v6.1' }
+    expect(dual(backend)).toEqual({ ...backendOf({ Type: 'vxlan' }), ...names })
   },
 )
+
+const alone = (backend: object) => {
+  const config = { EnableIPv4: false, EnableIPv6: true, IPv6Network: 'fd00::/48', Backend: backend }
+  return tunnelBackend(parseNetworkConfig(JSON.stringify(config)))
+}
+
+test('IPv6 alone has that device only', () => {
+  const names = { underlay: 'ipv6', deviceName: 'flannel-v6.7', ipv6DeviceName: null }
+  expect(alone({ Type: 'vxlan', VNI: 7 })).toEqual({ ...backendOf({ Type: 'vxlan', VNI: 7 }), ...names })
+})
+
+test('IPv6 cannot ride over an IPv4 that is switched off', () => {
+  expect(() => alone({ Type: 'vxlan', IPv6OverIPv4: true })).toThrow(/IPv6OverIPv4 is true, but EnableIPv4 is false/)
+})
+
+test.each([{ Type: 'udp' }, { Type: 'udp', IPv6OverIPv4: true }])('IPv6 alone with %j is refused', (backend) => {
+  expect(() => alone(backend)).toThrow(/"udp" carries IPv4 only/)
+})
+
+test('every VNI gives a name of the IPv6 device that Linux takes, and no two the same one', () => {
+  const names = [1, 9999, 10_000, 0x9999, 16_777_215].map(vxlanIpv6DeviceName)
+  expect(names).toEqual(['flannel-v6.1', 'flannel-v6.9999', 'flan-v6.x2710', 'flan-v6.x9999', 'flan-v6.xffffff'])
+  for (const name of names) expect(name.length).toBeLessThan(16)
+})
 
 test('the key must be true or false', () => {
   expect(() => dual({ Type: 'vxlan', IPv6OverIPv4: 'yes' })).toThrow(/IPv6OverIPv4 must be true or false/)

@@ -2,11 +2,18 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseIpv4, parseMac } from '../../../dataplane/wire/address.ts'
-import { formatPrefix, overlaps } from '../../../dataplane/wire/prefix.ts'
+import { formatPrefix, overlaps, parseIpv6Prefix } from '../../../dataplane/wire/prefix.ts'
 import { forwardingEntries, selectPeers } from '../../../src/daemon/forwarding-entries.ts'
 import type { Lease, LeaseAttributes } from '../../../src/lease/lease.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 
+const VXLAN = {
+  encapsulation: 'vxlan',
+  underlayAddress: 0xc0000201,
+  ipv6Network: parseIpv6Prefix('fd00:10:244::/48'),
+  port: 8472,
+  vni: 1,
+} as const
 const OWN = peerLease('10.244.1.0/24', '192.0.2.1', '0a:00:00:00:00:01')
 const B = peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02')
 const C = peerLease('10.244.3.0/24', '192.0.2.3', '0a:00:00:00:00:03')
@@ -17,7 +24,7 @@ function altered(lease: Lease, attributes: Partial<LeaseAttributes>, revision = 
 
 function select(...leases: Lease[]) {
   const { peers, leftOut } = selectPeers(leases, OWN)
-  return { peers: peers.map((lease) => formatPrefix(lease.subnet)), leftOut }
+  return { peers: peers.map((lease) => formatPrefix(lease.subnet!)), leftOut }
 }
 
 describe('selectPeers', () => {
@@ -101,11 +108,11 @@ describe('selectPeers', () => {
       fc.property(fc.uniqueArray(lease, { selector: (one) => one.revision }), (leases) => {
         const { peers, leftOut } = selectPeers(leases, OWN)
         const own = leases.filter(
-          (one) => one.attributes.publicIp === 0xc0000201 && formatPrefix(one.subnet) === '10.244.1.0/24',
+          (one) => one.attributes.publicIp === 0xc0000201 && formatPrefix(one.subnet!) === '10.244.1.0/24',
         )
         expect(peers.length + leftOut.length + own.length).toBe(leases.length)
-        expect(peers.some((peer) => overlaps(peer.subnet, OWN.subnet))).toBe(false)
-        expect(new Set(peers.map((peer) => formatPrefix(peer.subnet))).size).toBe(peers.length)
+        expect(peers.some((peer) => overlaps(peer.subnet!, OWN.subnet!))).toBe(false)
+        expect(new Set(peers.map((peer) => formatPrefix(peer.subnet!))).size).toBe(peers.length)
         expect(selectPeers([...leases].reverse(), OWN).peers).toEqual(peers)
       }),
     )
@@ -114,7 +121,7 @@ describe('selectPeers', () => {
 
 test('an entry carries the address and MAC of its lease, and the port and VNI of the network', () => {
   const foreignVni = altered(B, { backendData: { VNI: 77, VtepMAC: '0a-00-00-00-00-02' } })
-  expect(forwardingEntries([foreignVni], { encapsulation: 'vxlan', port: 8472, vni: 1 })).toEqual([
+  expect(forwardingEntries([foreignVni], VXLAN)).toEqual([
     {
       prefix: B.subnet,
       vtep: { underlayAddress: 0xc0000202, port: 8472, mac: parseMac('0a:00:00:00:00:02'), vni: 1 },
@@ -135,7 +142,7 @@ describe('plain UDP', () => {
   })
 
   test('has entries without MAC and VNI', () => {
-    expect(forwardingEntries([plain(B)], { encapsulation: 'udp', port: 8285, vni: 0 })).toEqual([
+    expect(forwardingEntries([plain(B)], { ...VXLAN, encapsulation: 'udp', port: 8285, vni: 0 })).toEqual([
       { prefix: B.subnet, vtep: { underlayAddress: 0xc0000202, port: 8285, mac: 0, vni: 0 } },
     ])
   })
@@ -153,7 +160,7 @@ describe('IPv6 halves', () => {
 
   test('get a table entry of their own to the same VTEP', () => {
     const { peers } = selectPeers([own, dual(2), C], own)
-    const entries = forwardingEntries(peers, { encapsulation: 'vxlan', port: 8472, vni: 1 })
+    const entries = forwardingEntries(peers, VXLAN)
     expect(entries.map(({ prefix }) => formatPrefix(prefix))).toEqual([
       '10.244.2.0/24',
       'fd00:10:244:2::/64',

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { formatIpv4, formatMac, parseIpv4 } from '../../../dataplane/wire/address.ts'
 import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { writeSubnetFile } from '../../../src/config/subnet-file.ts'
-import { randomMac } from '../../../src/daemon/join-network.ts'
+import { randomMac } from '../../../src/daemon/own-attributes.ts'
 import { StateDirectory } from '../../../src/daemon/state-directory.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import { vtepMacOf } from '../../../src/store/flannel-json.ts'
@@ -35,10 +35,10 @@ describe('a start', () => {
     ],
     ['IPv6 without a network', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /IPv6Network/],
     [
-      'IPv6 that does not say how it crosses',
-      '{"Network":"10.0.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}',
+      'IPv6 over plain UDP',
+      '{"Network":"10.0.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"udp"}}',
       'config-invalid',
-      /EnableIPv6.*"IPv6OverIPv4": true/,
+      /EnableIPv6.*"udp" carries IPv4 only/,
     ],
   ])('with %s fails in one line, without a lease, a device or a file', async (_, config, code, words) => {
     const host = makeHost(config)
@@ -116,7 +116,7 @@ describe('a start', () => {
     host.shared.edit(() => others.slice(1))
     await host.clock.advance(30_000)
     await starting
-    expect(formatPrefix(agent.local!.subnet)).toBe('10.0.0.4/30')
+    expect(formatPrefix(agent.local!.subnet!)).toBe('10.0.0.4/30')
   })
 })
 
@@ -144,7 +144,7 @@ describe('identity', () => {
     const host = makeHost()
     host.shared.edit(() => [peerLease('10.244.9.0/24', '192.0.2.1', '0e:00:00:00:00:77')])
     const { agent } = await started(host)
-    expect([formatPrefix(agent.local!.subnet), formatMac(agent.local!.mac)]).toEqual([
+    expect([formatPrefix(agent.local!.subnet!), formatMac(agent.local!.mac)]).toEqual([
       '10.244.9.0/24',
       '0e:00:00:00:00:77',
     ])
@@ -191,12 +191,12 @@ describe('identity', () => {
     const file = { network: parsePrefix('10.244.0.0/16')!, subnet: theirs.subnet, mtuBytes: 1450, ipMasq: false }
     writeSubnetFile(host.subnetFile, { ...file, ipv6: null })
     const { agent } = await started(host)
-    expect(formatPrefix(agent.local!.subnet)).not.toBe('10.244.1.0/24')
+    expect(formatPrefix(agent.local!.subnet!)).not.toBe('10.244.1.0/24')
     expect(host.shared.book().leases()).toContainEqual(theirs)
     expect(host.log.of('previous-subnet-unavailable').map((line) => line.message)).toEqual([
       expect.stringMatching(/192\.0\.2\.9.*192\.0\.2\.1\b/),
     ])
-    expect(host.env()).toContain(formatIpv4(agent.local!.subnet.address + 1))
+    expect(host.env()).toContain(formatIpv4(agent.local!.subnet!.address + 1))
   })
 })
 
@@ -268,7 +268,7 @@ describe('a start with IPv6', () => {
     expect(host.env()).toContain('FLANNEL_IPV6_NETWORK=fd00:10:244::/48\n')
     expect(host.env()).toContain(`FLANNEL_IPV6_SUBNET=${lease?.ipv6Subnet?.replace('::/64', '::1/64')}\n`)
     expect(agent.state).toBe('ready')
-    const both = `${formatPrefix(lease!.subnet)} and ${lease?.ipv6Subnet}`
+    const both = `${formatPrefix(lease!.subnet!)} and ${lease?.ipv6Subnet}`
     expect(host.log.of('lease-acquired').map(({ message }) => message)).toEqual([`lease ${both} is ours`])
   })
 

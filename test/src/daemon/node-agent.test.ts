@@ -27,12 +27,12 @@ describe('a start', () => {
       port: 8472,
       underlayInterface: 'eth0',
       underlayAddress: ETH0.address,
-      overlayAddress: subnet.address,
+      overlayAddress: subnet!.address,
       network: parsePrefix('10.244.0.0/16'),
       mtuBytes: 1450,
     })
     expect(dataplane.subnets).toEqual(['10.244.2.0/24'])
-    expect(host.env()).toContain(`FLANNEL_SUBNET=${formatIpv4(subnet.address + 1)}/24\nFLANNEL_MTU=1450\n`)
+    expect(host.env()).toContain(`FLANNEL_SUBNET=${formatIpv4(subnet!.address + 1)}/24\nFLANNEL_MTU=1450\n`)
     expect(host.log.lines.map((line) => line.event)).toEqual([
       'underlay-chosen',
       'mtu-chosen',
@@ -182,7 +182,7 @@ describe('a start while the store is away', () => {
   test('ends when the store is back and our subnet belongs to another node', async () => {
     const host = makeHost()
     const { second } = await restartedWithoutStore(host)
-    const subnet = formatPrefix(second.agent.local!.subnet)
+    const subnet = formatPrefix(second.agent.local!.subnet!)
     host.shared.edit(() => [{ ...peerLease(subnet, '192.0.2.9', '0a:00:00:00:00:09'), revision: 90 }])
     host.shared.setOutage(null)
     await host.clock.advance(5000)
@@ -210,11 +210,11 @@ describe('a running node', () => {
     expect(dataplane.subnets).toEqual(['10.244.2.0/24'])
     const rebooted = { ...peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:99'), revision: 50 }
     host.shared.edit((leases) =>
-      leases.map((lease) => (formatPrefix(lease.subnet) === '10.244.2.0/24' ? rebooted : lease)),
+      leases.map((lease) => (formatPrefix(lease.subnet!) === '10.244.2.0/24' ? rebooted : lease)),
     )
     await host.clock.advance(1000)
     expect(vtepMacOf(dataplane.tables.at(-1)!.peers[0]!.attributes)).toBe(0x0a_00_00_00_00_99)
-    host.shared.edit((leases) => leases.filter((lease) => formatPrefix(lease.subnet) !== '10.244.2.0/24'))
+    host.shared.edit((leases) => leases.filter((lease) => formatPrefix(lease.subnet!) !== '10.244.2.0/24'))
     await host.clock.advance(1000)
     expect(dataplane.subnets).toEqual([])
   })
@@ -319,7 +319,7 @@ describe('a running node', () => {
   test('whose lease went to another node stops forwarding and removes subnet.env', async () => {
     const host = makeHost()
     const { agent, dataplane } = await started(host)
-    const subnet = formatPrefix(agent.local!.subnet)
+    const subnet = formatPrefix(agent.local!.subnet!)
     host.shared.edit(() => [{ ...peerLease(subnet, '192.0.2.9', '0a:00:00:00:00:09'), revision: 90 }])
     await host.clock.advance(1000)
     expect(await agent.lost).toMatchObject({ code: 'lease-conflict', exitCode: 1 })

@@ -56,7 +56,7 @@ describe('a start', () => {
     const before = options()
     await first.agent.stop('keep')
     expect(options()).toBe(before)
-    giveAway(host, formatPrefix(subnet))
+    giveAway(host, formatPrefix(subnet!))
     const second = host.boot(wanted)
     let open = () => {}
     second.dataplane.gate = new Promise((resolve) => {
@@ -97,7 +97,7 @@ describe('a start', () => {
 test('a lost lease takes both away', async () => {
   const { host, wanted, options } = dockerHost()
   const { agent } = await started(host, wanted)
-  giveAway(host, formatPrefix(agent.local!.subnet))
+  giveAway(host, formatPrefix(agent.local!.subnet!))
   await agent.lost
   expect([options(), host.env()]).toEqual([null, null])
 })

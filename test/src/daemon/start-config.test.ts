@@ -55,7 +55,7 @@ describe('a start', () => {
     await started(host)
     expect(host.log.of('config-notice').map(({ message }) => message)).toEqual([
       'Backend.Ports is a key that nobody reads: Port is meant?',
-      expect.stringContaining('Backend.Learning has no effect'),
+      expect.stringContaining('Backend.Learning has an effect with the kernel dataplane only'),
     ])
   })
 

@@ -107,7 +107,7 @@ test('a lease that is lost in the middle of it leaves no subnet.env behind', asy
     })
   node.carry([OLD_TEXT], 1400)
   await node.clock.advance(MOMENT_MS)
-  const others = peerLease(formatPrefix(node.subnet), '192.0.2.9', '0a:00:00:00:00:09')
+  const others = peerLease(formatPrefix(node.subnet!), '192.0.2.9', '0a:00:00:00:00:09')
   node.shared.edit(() => [{ ...others, revision: 90 }])
   await node.clock.advance(1000)
   finish()

@@ -65,3 +65,14 @@ test('after a stop nothing is begun and nothing rings', () => {
   other.bell.stop()
   expect(programs.at(-1)?.killed).toBe(true)
 })
+
+test('lines that need not ring do not, unless one beside them does, or they come in pieces', () => {
+  let times = 0
+  ringOnChanges(() => times++, { objects: ['neigh'], concerns: (line) => !line.startsWith('no ') })
+  programs[0]?.stdout.emit('data', Buffer.from('no 1\nno 2\n'))
+  expect(times).toBe(0)
+  programs[0]?.stdout.emit('data', Buffer.from('no 3\nyes 4\nno 5\n'))
+  expect(times).toBe(1)
+  programs[0]?.stdout.emit('data', Buffer.from('no 6\nn'))
+  expect(times).toBe(2)
+})

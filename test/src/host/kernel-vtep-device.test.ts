@@ -1,6 +1,6 @@
 // The kernel's VXLAN device: made, kept, made anew or refused.
 import { describe, expect, test } from 'vitest'
-import { parseIpv4, parseIpv6Prefix, parseMac } from '../../../dataplane/index.ts'
+import { parseIpv4, parseIpv6, parseIpv6Prefix, parseMac } from '../../../dataplane/index.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import type { LinkInfo } from '../../../src/host/ip.ts'
@@ -67,7 +67,6 @@ describe('the VXLAN device', () => {
       'address add 10.244.1.0/32 dev flannel.1',
       'address add fd00:10:244:1::/128 dev flannel.1 nodad',
       'address delete fd00:10:244:9::/128 dev flannel.1',
-      'link set dev flannel.1 up',
     ])
     expect(planAddresses(LOCAL, old)).not.toContain('address delete fe80::1/128 dev flannel.1')
     expect(planAddresses(LOCAL, old)).toContain('address delete fd00:10:244:9::/128 dev flannel.1')
@@ -85,7 +84,23 @@ describe('the VXLAN device', () => {
       'link set dev flannel.1 mtu 1450',
       'link set dev flannel.1 alias flannelette',
       'address add 10.244.1.0/32 dev flannel.1',
-      'link set dev flannel.1 up',
+    ])
+  })
+
+  test('that is as it should be needs no command', () => {
+    const address = { family: 'inet' as const, local: '10.244.1.0', prefixlen: 32, scope: 'global' }
+    expect(wholePlan(LOCAL, link({}, { ifalias: 'flannelette', addr_info: [address] }), true)).toEqual([])
+    const down = link({}, { ifalias: 'flannelette', addr_info: [address], flags: [] })
+    expect(wholePlan(LOCAL, down, true)).toEqual(['link set dev flannel.1 up'])
+  })
+
+  test('learns MACs and carries marks where the config says so, and fits then', () => {
+    const wishes = { ...LOCAL, learning: true, groupPolicy: true }
+    expect(wholePlan(wishes, null, true)[0]).toMatch(/ learning udpcsum gbp$/)
+    expect(deviceDifferences(link({ learning: true, gbp: true }), wishes, true)).toEqual([])
+    expect(deviceDifferences(link({}), wishes, true)).toEqual([
+      'learning false, wanted true',
+      'group policy false, wanted true',
     ])
   })
 
@@ -95,9 +110,49 @@ describe('the VXLAN device', () => {
     ['another local address', { local: '192.0.2.9' }, 'local address 192.0.2.9, wanted 192.0.2.1'],
     ['another lower device', { link: 'eth1' }, 'lower device eth1, wanted eth0'],
     ['learning on', { learning: true }, 'learning true, wanted false'],
+    ['marks on', { gbp: true }, 'group policy true, wanted false'],
+    ['a multicast group', { group: '239.1.1.1' }, 'default destination 239.1.1.1, wanted none'],
+    ['a default peer', { remote: '192.0.2.7' }, 'default destination 192.0.2.7, wanted none'],
+    ['questions for MACs', { l2miss: true }, 'asking for unknown MACs true, wanted false'],
     ['no outer checksum', { udp_csum: false }, 'UDP checksum false, wanted true'],
   ])('with %s does not fit', (_, data, difference) => {
     expect(deviceDifferences(link(data), LOCAL, true)).toEqual([difference])
+  })
+})
+
+describe('the VXLAN device between IPv6 addresses', () => {
+  const OVER_IPV6: LocalVtep = {
+    ...{ ...LOCAL, deviceName: 'flannel-v6.1', mtuBytes: 1430, network: null, subnet: null },
+    ...{ underlayAddress: parseIpv6('2001:db8::1')!, overlayAddress: parseIpv6('fd00:10:244:1::')! },
+    ...{ ipv6Network: parseIpv6Prefix('fd00:10:244::/48'), ipv6Subnet: parseIpv6Prefix('fd00:10:244:1::/64') },
+  }
+  const fitting = { id: 1, port: 8472, local6: '2001:db8::1', link: 'eth0', learning: false }
+  const zero = { udp_zero_csum6_tx: false, udp_zero_csum6_rx: false }
+  const found = (data: object): LinkInfo => ({
+    ...link({}),
+    linkinfo: { info_kind: 'vxlan', info_data: { ...fitting, ...zero, ...data } },
+  })
+
+  test('has a checksum in every datagram, and takes none without', () => {
+    for (const udpChecksum of [true, false]) {
+      expect(wholePlan(OVER_IPV6, null, udpChecksum)).toEqual([
+        'link add flannel-v6.1 address 02:00:00:00:00:01 mtu 1430 type vxlan id 1 dstport 8472 local 2001:db8::1 dev eth0 nolearning noudp6zerocsumtx noudp6zerocsumrx',
+        'link set dev flannel-v6.1 alias flannelette',
+        'link set dev flannel-v6.1 addrgenmode none',
+        'address add fd00:10:244:1::/128 dev flannel-v6.1 nodad',
+        'link set dev flannel-v6.1 up',
+      ])
+    }
+  })
+
+  test('that fits is kept, and one that differs in this is not', () => {
+    expect(deviceDifferences(found({}), OVER_IPV6, true)).toEqual([])
+    expect(deviceDifferences(found({ local6: '2001:db8::9' }), OVER_IPV6, true)).toEqual([
+      'local address 2001:db8::9, wanted 2001:db8::1',
+    ])
+    expect(deviceDifferences(found({ udp_zero_csum6_rx: true }), OVER_IPV6, true)).toEqual([
+      'zero checksums accepted true, wanted false',
+    ])
   })
 })
 

@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { formatIpv4, formatMac } from '../../../dataplane/wire/address.ts'
+import { parseIpv6Prefix } from '../../../dataplane/wire/prefix.ts'
 import {
   desiredRows,
   type PresentRows,
@@ -14,16 +15,22 @@ import { peerLease } from '../../support/peer-lease.ts'
 
 const HOST2 = peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02')
 const HOST3 = peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03')
+const LOCAL = {
+  encapsulation: 'vxlan',
+  underlayAddress: 0xc0000201,
+  ipv6Network: parseIpv6Prefix('fd00:10:244::/48'),
+} as const
 const NOTHING: PresentRows = { neighbors: [], fdb: [], routes: [] }
 
 const commands = (list: readonly { readonly command: string }[]) => list.map(({ command }) => command)
 
 /** What the kernel would show after all commands for these leases worked. */
 function programmed(leases: readonly Lease[]): PresentRows {
-  const rows = desiredRows(leases)
+  const rows = desiredRows(leases, LOCAL)
   return {
     neighbors: rows.flatMap((row) => {
-      return subnetRowsOf(row).map(({ gateway }) => ({ dst: gateway, lladdr: row.mac, state: ['PERMANENT'] }))
+      const entry = { lladdr: row.mac, state: ['PERMANENT'], protocol: '142' }
+      return subnetRowsOf(row).map(({ gateway }) => ({ dst: gateway, ...entry }))
     }),
     fdb: rows.map(({ mac, underlayAddress }) => ({ mac, dst: underlayAddress, state: 'permanent', flags: ['self'] })),
     routes: rows.flatMap(subnetRowsOf).map(({ subnet, gateway }) => ({
@@ -38,9 +45,9 @@ function programmed(leases: readonly Lease[]): PresentRows {
 
 describe('a peer', () => {
   test('is a neighbour, an FDB entry and an onlink route through its subnet address', () => {
-    const plan = planProgram('flannel.1', desiredRows([HOST2]), NOTHING)
+    const plan = planProgram('flannel.1', desiredRows([HOST2], LOCAL), NOTHING)
     expect(commands(plan.neighbors)).toEqual([
-      'neigh replace 10.244.2.0 lladdr 02:00:00:00:00:02 dev flannel.1 nud permanent',
+      'neigh replace 10.244.2.0 lladdr 02:00:00:00:00:02 dev flannel.1 nud permanent protocol 142',
     ])
     expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.2 self permanent'])
     expect(commands(plan.routes)).toEqual(['route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
@@ -48,14 +55,14 @@ describe('a peer', () => {
 
   test('without a usable VTEP MAC gets no row', () => {
     const attributes = { ...HOST2.attributes, backendData: { VNI: 1, VtepMAC: 'nonsense' } }
-    expect(desiredRows([{ ...HOST2, attributes }, HOST3]).map(({ subnet }) => subnet)).toEqual(['10.244.3.0/24'])
+    expect(desiredRows([{ ...HOST2, attributes }, HOST3], LOCAL).map(({ subnet }) => subnet)).toEqual(['10.244.3.0/24'])
   })
 
   test('that is there already needs no command', () => {
     const present = programmed([HOST2, HOST3])
-    const plan = planProgram('flannel.1', desiredRows([HOST2, HOST3]), present)
+    const plan = planProgram('flannel.1', desiredRows([HOST2, HOST3], LOCAL), present)
     expect([plan.neighbors, plan.fdb, plan.routes]).toEqual([[], [], []])
-    expect(planRemoval('flannel.1', desiredRows([HOST2, HOST3]), present)).toEqual({
+    expect(planRemoval('flannel.1', desiredRows([HOST2, HOST3], LOCAL), present)).toEqual({
       routes: [],
       fdb: [],
       neighbors: [],
@@ -63,7 +70,7 @@ describe('a peer', () => {
   })
 
   test('with a new MAC changes neighbour and FDB, and the FDB entry of its old MAC goes', () => {
-    const changed = desiredRows([peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:99')])
+    const changed = desiredRows([peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:99')], LOCAL)
     const present = programmed([HOST2])
     const plan = planProgram('flannel.1', changed, present)
     expect([plan.neighbors.length, plan.fdb.length, plan.routes.length]).toEqual([1, 1, 0])
@@ -73,7 +80,7 @@ describe('a peer', () => {
   })
 
   test('with a new address changes the FDB entry only', () => {
-    const moved = desiredRows([peerLease('10.244.2.0/24', '192.0.2.77', '02:00:00:00:00:02')])
+    const moved = desiredRows([peerLease('10.244.2.0/24', '192.0.2.77', '02:00:00:00:00:02')], LOCAL)
     const present = programmed([HOST2])
     const plan = planProgram('flannel.1', moved, present)
     expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.77 self permanent'])
@@ -82,7 +89,7 @@ describe('a peer', () => {
   })
 
   test('that is gone leaves the route table first', () => {
-    expect(planRemoval('flannel.1', desiredRows([HOST3]), programmed([HOST2, HOST3]))).toEqual({
+    expect(planRemoval('flannel.1', desiredRows([HOST3], LOCAL), programmed([HOST2, HOST3]))).toEqual({
       routes: ['route delete 10.244.2.0/24 via 10.244.2.0 dev flannel.1 proto 142'],
       fdb: ['fdb delete 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.2 self'],
       neighbors: ['neigh delete 10.244.2.0 dev flannel.1'],
@@ -90,16 +97,50 @@ describe('a peer', () => {
   })
 })
 
-test('routes of others, learnt FDB entries and neighbours in use stay', () => {
-  const present: PresentRows = {
-    neighbors: [{ dst: '10.244.8.0', lladdr: '02:00:00:00:00:08', state: ['REACHABLE'] }],
+describe('what others have put beside', () => {
+  const FOREIGN: PresentRows = {
+    neighbors: [
+      { dst: '10.244.8.0', lladdr: '02:00:00:00:00:08', state: ['REACHABLE'] },
+      { dst: '10.244.9.0', lladdr: '02:00:00:00:00:09', state: ['PERMANENT'] },
+    ],
     fdb: [
       { mac: '02:00:00:00:00:08', dst: '192.0.2.8' },
+      { mac: '02:00:00:00:00:09', dst: '192.0.2.9', state: 'permanent' },
       { mac: '33:33:00:00:00:01', state: 'permanent' },
     ],
-    routes: [{ dst: '10.244.8.0/24', gateway: '10.244.8.0', dev: 'flannel.1', protocol: 'static' }],
+    routes: [
+      { dst: '10.244.8.0/24', gateway: '10.244.8.0', dev: 'flannel.1', protocol: 'static' },
+      { dst: '10.244.2.0/24', dev: 'eth0', protocol: 'static', metric: 50 },
+    ],
   }
-  expect(planRemoval('flannel.1', [], present)).toEqual({ routes: [], fdb: [], neighbors: [] })
+
+  test('stays: routes and neighbours without our tag, and FDB entries of MACs that are not ours', () => {
+    expect(planRemoval('flannel.1', [], FOREIGN)).toEqual({ routes: [], fdb: [], neighbors: [] })
+  })
+
+  test('hides nothing of ours that is there, and what is missing is noticed', () => {
+    const own = programmed([HOST2])
+    const both = {
+      neighbors: [...own.neighbors, ...FOREIGN.neighbors],
+      fdb: [...own.fdb, ...FOREIGN.fdb],
+      routes: [...own.routes, ...FOREIGN.routes],
+    }
+    const nothing = { neighbors: [], fdb: [], routes: [] }
+    expect(planProgram('flannel.1', desiredRows([HOST2], LOCAL), both)).toEqual(nothing)
+    const { routes } = planProgram('flannel.1', desiredRows([HOST2], LOCAL), { ...both, routes: FOREIGN.routes })
+    expect(commands(routes)).toEqual(['route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
+  })
+
+  test('a learnt FDB entry ages, so it does not stand for one of ours', () => {
+    const present = { ...programmed([HOST2]), fdb: [{ mac: '02:00:00:00:00:02', dst: '192.0.2.2', state: '' }] }
+    expect(planProgram('flannel.1', desiredRows([HOST2], LOCAL), present).fdb).toHaveLength(1)
+  })
+
+  test('an FDB entry that we know to have made goes although its neighbour went before', () => {
+    const present = { ...programmed([HOST2]), neighbors: [] }
+    expect(planRemoval('flannel.1', [], present).fdb).toEqual([])
+    expect(planRemoval('flannel.1', [], present, new Set(['02:00:00:00:00:02'])).fdb).toHaveLength(1)
+  })
 })
 
 test('whatever was there before, the plan asks for each missing row once and removes no wanted one', () => {
@@ -108,17 +149,17 @@ test('whatever was there before, the plan asks for each missing row once and rem
     .map(({ subnet, ip, mac }) =>
       peerLease(`10.244.${subnet}.0/24`, formatIpv4(0xc0000200 + ip), formatMac(0x020000000000 + subnet * 16 + mac)),
     )
-  const leases = fc.uniqueArray(lease, { selector: (one) => one.subnet.address })
+  const leases = fc.uniqueArray(lease, { selector: (one) => one.subnet!.address })
   fc.assert(
     fc.property(leases, leases, (before, after) => {
-      const rows = desiredRows(after)
+      const rows = desiredRows(after, LOCAL)
       const present = programmed(before)
       const plan = planProgram('flannel.1', rows, present)
       const removal = planRemoval('flannel.1', rows, present)
-      const kept = new Set(before.map((one) => one.subnet.address))
-      expect(plan.routes).toHaveLength(after.filter((one) => !kept.has(one.subnet.address)).length)
-      const wanted = new Set(after.map((one) => one.subnet.address))
-      expect(removal.routes).toHaveLength(before.filter((one) => !wanted.has(one.subnet.address)).length)
+      const kept = new Set(before.map((one) => one.subnet!.address))
+      expect(plan.routes).toHaveLength(after.filter((one) => !kept.has(one.subnet!.address)).length)
+      const wanted = new Set(after.map((one) => one.subnet!.address))
+      expect(removal.routes).toHaveLength(before.filter((one) => !wanted.has(one.subnet!.address)).length)
       for (const { mac } of rows) expect(removal.fdb.join()).not.toContain(`delete ${mac}`)
     }),
   )
@@ -128,10 +169,10 @@ describe('a dual-stack peer', () => {
   const DUAL = peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:04', 'fd00:10:244:4::/64')
 
   test('has a neighbour and an onlink route for each half, and one FDB entry', () => {
-    const plan = planProgram('flannel.1', desiredRows([DUAL]), NOTHING)
+    const plan = planProgram('flannel.1', desiredRows([DUAL], LOCAL), NOTHING)
     expect(commands(plan.neighbors)).toEqual([
-      'neigh replace 10.244.4.0 lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent',
-      'neigh replace fd00:10:244:4:: lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent',
+      'neigh replace 10.244.4.0 lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent protocol 142',
+      'neigh replace fd00:10:244:4:: lladdr 02:00:00:00:00:04 dev flannel.1 nud permanent protocol 142',
     ])
     expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:04 dev flannel.1 dst 192.0.2.4 self permanent'])
     expect(commands(plan.routes)).toEqual([
@@ -143,9 +184,9 @@ describe('a dual-stack peer', () => {
 
   test('that is there already needs no command, and loses its IPv6 half alone', () => {
     const present = programmed([DUAL])
-    const { neighbors, fdb, routes } = planProgram('flannel.1', desiredRows([DUAL]), present)
+    const { neighbors, fdb, routes } = planProgram('flannel.1', desiredRows([DUAL], LOCAL), present)
     expect([neighbors, fdb, routes]).toEqual([[], [], []])
-    expect(planRemoval('flannel.1', desiredRows([{ ...DUAL, ipv6Subnet: null }]), present)).toEqual({
+    expect(planRemoval('flannel.1', desiredRows([{ ...DUAL, ipv6Subnet: null }], LOCAL), present)).toEqual({
       routes: ['route delete fd00:10:244:4::/64 via fd00:10:244:4:: dev flannel.1 proto 142'],
       fdb: [],
       neighbors: ['neigh delete fd00:10:244:4:: dev flannel.1'],

@@ -95,6 +95,7 @@ describe('the kernel VTEP', () => {
     const routes = tables.commands.filter((command) => command.startsWith('ip route'))
     expect(routes).toEqual(['ip route replace 10.244.3.0/24 via 10.244.3.0 dev flannel.1 onlink proto 142'])
     expect(vtep.pendingPeers()).toBe(1)
+    expect([...vtep.pendingSubnets()]).toEqual(['10.244.2.0/24'])
     expect(clock.waiting).toBe(true)
   })
 

@@ -126,6 +126,20 @@ describe('the overlay device of a dual-stack node', () => {
     ])
   })
 
+  test('of one family leaves the routes of the other on another device of ours alone', () => {
+    const other: RouteInfo[] = [
+      { dst: 'fd00:10:244::/48', dev: 'flannel-v6.1', protocol: '142' },
+      { dst: '10.244.0.0/16', dev: 'flannel.1', protocol: '142' },
+    ]
+    expect(planOverlayLink(OVERLAY, DONE, other)).toEqual([ROUTE_COMMAND])
+    const alone = { ...DUAL, name: 'flannel-v6.1', overlayAddress: null, network: null }
+    const fresh = { ...DONE, ifname: 'flannel-v6.1', addr_info: [] }
+    expect(planOverlayLink(alone, fresh, other)).toEqual([
+      'address add fd00:10:244:1::/128 dev flannel-v6.1 nodad',
+      IPV6_ROUTE.replace('flannel.1', 'flannel-v6.1'),
+    ])
+  })
+
   test('that carries IPv4 only from now on loses IPv6 again', () => {
     const routes: RouteInfo[] = [
       { dst: 'fd00:10:244::/48', dev: 'flannel.1', protocol: '142', prefsrc: 'fd00:10:244:1::' },

@@ -16,6 +16,7 @@ const HOSTS = [1, 2].map((n) => ({
   name: `host${n}`,
   namespace: `flannelette-lab-host${n}`,
   underlayAddress: `192.168.56.1${n}`,
+  underlayIpv6: null,
 }))
 const SWITCHED = { switchNamespace: 'flannelette-lab-switch', hosts: HOSTS }
 const DIRECT = { switchNamespace: null, hosts: HOSTS }
@@ -38,6 +39,18 @@ describe('the switch’s rules', () => {
     const rules = ruleset(LOSS, DUPLICATE)
     expect(rules).toContain('meta protocol ip numgen random mod 100000 <= 999 counter drop')
     expect(rules).toContain('ip daddr 192.168.56.12 numgen random mod 100000 <= 499 counter dup to "host2"')
+  })
+
+  test('lose and duplicate IPv6 as well where hosts have it', () => {
+    const hosts = HOSTS.map((host, index) => ({ ...host, underlayIpv6: `fd00::${index + 1}` }))
+    const rules = faultRulesets({ ...SWITCHED, hosts }, [LOSS, DUPLICATE]).get('flannelette-lab-switch')
+    for (const match of ['meta protocol ip ', 'meta protocol ip6 ', 'ip daddr 192.168.56.12 ', 'ip6 daddr fd00::2 ']) {
+      expect(rules).toContain(match)
+    }
+    const alone = hosts.map((host) => ({ ...host, underlayAddress: host.underlayIpv6 }))
+    expect(faultRulesets({ ...SWITCHED, hosts: alone }, [DUPLICATE]).get('flannelette-lab-switch')).not.toContain(
+      'ip daddr',
+    )
   })
 
   test('can do everything and nearly nothing', () => {

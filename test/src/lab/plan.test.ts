@@ -29,7 +29,7 @@ describe('a planned lab', () => {
       ['pod2.2', 'host2'],
     ])
     const [first] = hosts
-    expect(first === undefined ? '' : podAddress(first.subnet, 1)).toBe('10.244.1.2')
+    expect(first === undefined ? '' : podAddress(first.subnet!, 1)).toBe('10.244.1.2')
   })
 
   test('keeps all its names inside its own prefix, without two alike', () => {
@@ -44,6 +44,11 @@ describe('a planned lab', () => {
   test('makes the named hosts kernel hosts', () => {
     const { hosts } = plan({ kernel: ['host3', 'host1'] })
     expect(hosts.map(({ dataplane }) => dataplane)).toEqual(['kernel', 'userspace', 'kernel'])
+  })
+
+  test('lets the named hosts choose for themselves, whatever else they are named for', () => {
+    const { hosts } = plan({ auto: ['host3'], kernel: ['host1', 'host3'] })
+    expect(hosts.map(({ dataplane }) => dataplane)).toEqual(['kernel', 'userspace', 'auto'])
   })
 
   test('has no switch when two hosts are joined directly', () => {
@@ -77,6 +82,7 @@ describe('a lab that cannot be is refused as wrong usage, with what can be', () 
     [{ pods: 1.5 }, 'use 0 to 50'],
     [{ kernel: ['host4'] }, 'hosts are host1 to host3'],
     [{ kernel: ['pod1.1'] }, 'hosts are host1 to host3'],
+    [{ auto: ['host4'] }, 'hosts are host1 to host3'],
     [{ direct: true }, '--hosts 2'],
   ])('%o', (options, remedy) => {
     const error = complaint(options)
@@ -96,6 +102,39 @@ describe('a namespace', () => {
     ['other-lab-host1', false],
   ])('%s belongs to "lab": %s', (namespace, belongs) => {
     expect(belongsToLab(namespace, 'lab')).toBe(belongs)
+  })
+})
+
+describe('a lab with tunnels over IPv6', () => {
+  test('has hosts with addresses of both families', () => {
+    const { hosts, network } = plan({ family: 'dual', hosts: 2 })
+    expect(hosts.map(({ underlayAddress, underlayIpv6 }) => [underlayAddress, underlayIpv6])).toEqual([
+      ['192.168.56.11', 'fd00:192:168:56::11'],
+      ['192.168.56.12', 'fd00:192:168:56::12'],
+    ])
+    expect([network === null, hosts[0]!.subnet === null, hosts[0]!.ipv6Subnet === null]).toEqual([false, false, false])
+    expect(JSON.parse(networkConfigJson(plan({ family: 'dual' }), { ...LAB_DEFAULTS, family: 'dual' }))).toEqual({
+      Network: '10.244.0.0/16',
+      EnableIPv6: true,
+      IPv6Network: 'fd00:10:244::/48',
+      Backend: { Type: 'vxlan', VNI: 1 },
+    })
+  })
+
+  test('or of IPv6 alone', () => {
+    const { hosts, network } = plan({ family: 'ipv6' })
+    expect([hosts[0]!.underlayAddress, hosts[0]!.subnet, network]).toEqual(['fd00:192:168:56::11', null, null])
+    expect(JSON.parse(networkConfigJson(plan({ family: 'ipv6' }), { ...LAB_DEFAULTS, family: 'ipv6' }))).toEqual({
+      EnableIPv4: false,
+      EnableIPv6: true,
+      IPv6Network: 'fd00:10:244::/48',
+      Backend: { Type: 'vxlan', VNI: 1 },
+    })
+  })
+
+  test('needs the vxlan backend, and has no use for IPv6 over IPv4', () => {
+    expect(complaint({ family: 'dual', backend: 'udp' }).message).toContain('--family dual')
+    expect(complaint({ family: 'ipv6', ipv6: true }).message).toContain('--ipv6')
   })
 })
 

@@ -32,7 +32,7 @@ function choose(leases: readonly Lease[], previous: string | null = null, range 
 /** The subnet chosen, and how. */
 function outcome(choice: ReturnType<typeof choose>): string {
   const subnet = choice.action === 'adopt' ? choice.lease.subnet : choice.subnet
-  return `${choice.action} ${formatPrefix(subnet)}`
+  return `${choice.action} ${formatPrefix(subnet!)}`
 }
 
 describe('chooseSubnet', () => {
@@ -105,7 +105,7 @@ describe('allocate', () => {
   }
 
   test('draws from what the obvious search finds', () => {
-    const range = rangeOf('10.244.0.0/20', { SubnetLen: 26 })
+    const range = rangeOf('10.244.0.0/20', { SubnetLen: 26 }).ipv4!
     const taken = fc
       .tuple(fc.integer({ min: 0, max: 4095 }), fc.integer({ min: 20, max: 32 }))
       .map(([offset, length]) => {
@@ -125,13 +125,13 @@ describe('allocate', () => {
   })
 
   test('every draw lands among the first hundred free subnets', () => {
-    const last = allocate(RANGE, [], () => 0.9999999)
+    const last = allocate(RANGE.ipv4!, [], () => 0.9999999)
     expect(formatPrefix(last!)).toBe('10.244.100.0/24')
   })
 })
 
 test('a subnet fits a range by its bounds and its length', () => {
-  const range = rangeOf('10.244.0.0/16', { SubnetMin: '10.244.2.0', SubnetMax: '10.244.4.0' })
+  const range = rangeOf('10.244.0.0/16', { SubnetMin: '10.244.2.0', SubnetMax: '10.244.4.0' }).ipv4!
   const fits = (text: string) => fitsRange(range, parsePrefix(text)!)
   expect(['10.244.2.0/24', '10.244.4.0/24'].map(fits)).toEqual([true, true])
   expect(['10.244.1.0/24', '10.244.5.0/24', '10.244.2.0/25', '10.244.2.0/23'].map(fits)).toEqual([
@@ -158,9 +158,9 @@ describe('with an IPv6 half', () => {
   }
 
   function halves(choice: ReturnType<typeof chooseDual>): string {
-    if (choice.action === 'adopt') return `adopt ${formatPrefix(choice.lease.subnet)} ${choice.lease.ipv6Subnet}`
+    if (choice.action === 'adopt') return `adopt ${formatPrefix(choice.lease.subnet!)} ${choice.lease.ipv6Subnet}`
     const { subnet, ipv6Subnet } = choice
-    return `create ${formatPrefix(subnet)} ${ipv6Subnet === null ? null : formatPrefix(ipv6Subnet)}`
+    return `create ${formatPrefix(subnet!)} ${ipv6Subnet === null ? null : formatPrefix(ipv6Subnet)}`
   }
 
   test('a free subnet of each family is taken', () => {
@@ -220,7 +220,7 @@ describe('with an IPv6 half', () => {
   test.each(['::/0', 'f000::/4'])('a lease that holds %s, up to the last address there is, ends the search', (half) => {
     const range = rangeOf('10.244.0.0/16', { EnableIPv6: true, IPv6Network: 'fd00::/8' })
     expect(() => chooseDual([lease(2, '192.0.2.2', half)], null, range)).toThrow(/out of subnets/)
-    expect(allocate(RANGE, [parsePrefix('0.0.0.0/0')!], () => 0)).toBeNull()
+    expect(allocate(RANGE.ipv4!, [parsePrefix('0.0.0.0/0')!], () => 0)).toBeNull()
   })
 
   test('a full IPv6 network is named as such', () => {

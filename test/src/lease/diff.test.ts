@@ -6,7 +6,7 @@ import { describeConflict, diffLeases, findConflicts, sameAttributes } from '../
 import type { Lease, LeaseAttributes } from '../../../src/lease/lease.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 
-const OWN = parsePrefix('10.244.1.0/24')!
+const OWN = { subnet: parsePrefix('10.244.1.0/24'), ipv6Subnet: null }
 const B = peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02')
 const C = peerLease('10.244.3.0/24', '192.0.2.3', '0a:00:00:00:00:03')
 const SELF = peerLease('10.244.1.0/24', '192.0.2.1', '0a:00:00:00:00:01')
@@ -26,7 +26,7 @@ const lease = fc
   .map(({ third, length, host, mac, revision }) => {
     return { ...peerLease(`10.244.${third}.0/${length}`, `192.0.2.${host}`, `0a:00:00:00:00:0${mac}`), revision }
   })
-const leases = fc.uniqueArray(lease, { selector: (one) => formatPrefix(one.subnet), maxLength: 12 })
+const leases = fc.uniqueArray(lease, { selector: (one) => formatPrefix(one.subnet!), maxLength: 12 })
 
 describe('diffLeases', () => {
   test('a changed MAC alone is an update', () => {
@@ -78,11 +78,11 @@ describe('diffLeases', () => {
   test('applied to the set before, the answer gives the set after', () => {
     fc.assert(
       fc.property(leases, leases, (before, after) => {
-        const table = new Map(before.map((one) => [formatPrefix(one.subnet), one.attributes]))
+        const table = new Map(before.map((one) => [formatPrefix(one.subnet!), one.attributes]))
         const { added, updated, removed } = diffLeases(before, after, null)
-        for (const gone of removed) table.delete(formatPrefix(gone.subnet))
-        for (const one of [...added, ...updated]) table.set(formatPrefix(one.subnet), one.attributes)
-        expect(table).toEqual(new Map(after.map((one) => [formatPrefix(one.subnet), one.attributes])))
+        for (const gone of removed) table.delete(formatPrefix(gone.subnet!))
+        for (const one of [...added, ...updated]) table.set(formatPrefix(one.subnet!), one.attributes)
+        expect(table).toEqual(new Map(after.map((one) => [formatPrefix(one.subnet!), one.attributes])))
       }),
     )
   })
@@ -107,13 +107,13 @@ describe('findConflicts', () => {
   })
 
   test('finds exactly the pairs that comparing each with each finds', () => {
-    const key = (one: Lease) => `${formatPrefix(one.subnet)} ${one.attributes.publicIp}`
+    const key = (one: Lease) => `${formatPrefix(one.subnet!)} ${one.attributes.publicIp}`
     fc.assert(
       fc.property(leases, (set) => {
         const naive = set.flatMap((a, index) => {
           const later = set.slice(index + 1)
           const rivals = later.filter(
-            (b) => a.attributes.publicIp !== b.attributes.publicIp && overlaps(a.subnet, b.subnet),
+            (b) => a.attributes.publicIp !== b.attributes.publicIp && overlaps(a.subnet!, b.subnet!),
           )
           return rivals.map((b) => [key(a), key(b)].sort().join(' | '))
         })

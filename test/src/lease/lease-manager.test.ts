@@ -68,8 +68,8 @@ async function makeManager(options: Options = {}) {
   options.before?.(shared)
   manager.start()
   onTestFinished(() => manager.stop())
-  const remove = () => shared.edit((leases) => leases.filter((one) => formatPrefix(one.subnet) !== SUBNET))
-  const stored = async () => inner.read(lease.subnet)
+  const remove = () => shared.edit((leases) => leases.filter((one) => formatPrefix(one.subnet!) !== SUBNET))
+  const stored = async () => inner.read(lease)
   return { clock, shared, log, calls, lease, manager, snapshots, owned, reachable, losses, remove, stored }
 }
 
@@ -77,7 +77,7 @@ async function makeManager(options: Options = {}) {
 function overwrite(shared: MemoryLeases, change: Partial<Lease>): void {
   const revision = shared.book().revision + 1
   shared.edit((leases) => {
-    return leases.map((one) => (formatPrefix(one.subnet) === SUBNET ? { ...one, revision, ...change } : one))
+    return leases.map((one) => (formatPrefix(one.subnet!) === SUBNET ? { ...one, revision, ...change } : one))
   })
 }
 

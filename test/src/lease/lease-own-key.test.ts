@@ -69,7 +69,7 @@ describe('behind a compaction', () => {
     expect([manager.state, losses, (await stored())?.value]).toEqual(['held', [], formatLeaseValue(OWN)])
     etcd.put('/net/subnets/10.244.2.0-24', THEIRS, '7')
     await clock.advance(1000)
-    expect(snapshots.at(-1)?.map(({ subnet }) => formatPrefix(subnet))).toEqual([SUBNET, '10.244.2.0/24'])
+    expect(snapshots.at(-1)?.map(({ subnet }) => formatPrefix(subnet!))).toEqual([SUBNET, '10.244.2.0/24'])
     await clock.advance(60_000)
     expect(log.of('lease-gone')).toHaveLength(1)
   })

@@ -21,6 +21,7 @@ import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'
 import { silentLog } from '../../../src/log.ts'
 import { FileStore } from '../../../src/store/file.ts'
+import { formatSubnetKey } from '../../../src/store/flannel-json.ts'
 import { formatLeaseFile } from '../../../src/store/lease-files.ts'
 import { leaseStoreCompliance } from '../../compliance/lease-store.ts'
 import { peerLease } from '../../support/peer-lease.ts'
@@ -47,7 +48,7 @@ leaseStoreCompliance(() => {
       if (text === null) rmSync(`${directory}/config`)
       else writeFileSync(`${directory}/config`, text)
     },
-    put: (lease) => writeFileSync(fileOf(formatPrefix(lease.subnet)), formatLeaseFile(lease)),
+    put: (lease) => writeFileSync(fileOf(formatSubnetKey(lease)), formatLeaseFile(lease)),
     remove: (subnet) => rmSync(fileOf(subnet)),
     setOutage: (away) => (away ? renameSync(directory, `${base}/away`) : renameSync(`${base}/away`, directory)),
   }
@@ -77,7 +78,7 @@ function request(publicIp: string, previous: string | null = null) {
 /** Subnets in the present snapshot. */
 async function present(store: FileStore): Promise<string[]> {
   for await (const news of store.watch(AbortSignal.timeout(10_000))) {
-    return news.type === 'snapshot' ? news.leases.map((lease) => formatPrefix(lease.subnet)) : [news.why]
+    return news.type === 'snapshot' ? news.leases.map((lease) => formatPrefix(lease.subnet!)) : [news.why]
   }
   return []
 }
@@ -111,7 +112,7 @@ describe('lease files', () => {
     const { open, fileOf } = makeStore()
     writeFileSync(fileOf('10.244.6.0-24'), '{"PublicIP": "192.0.2.1"}\n')
     const lease = await open().acquire(request('192.0.2.1'))
-    expect([formatPrefix(lease.subnet), lease.expiresAtMs]).toEqual(['10.244.6.0/24', null])
+    expect([formatPrefix(lease.subnet!), lease.expiresAtMs]).toEqual(['10.244.6.0/24', null])
   })
 
   test.each([
@@ -144,7 +145,7 @@ describe('lease files', () => {
     expect(await present(store)).toEqual(['10.244.6.0/24'])
     expect(log.of('lease-file-unreadable').map((entry) => entry.message)).toEqual([expect.stringContaining(name)])
     const other = await store.acquire(request('192.0.2.2', '10.244.9.0/24'))
-    expect(formatPrefix(other.subnet) === '10.244.9.0/24').toBe(name === 'lost+found')
+    expect(formatPrefix(other.subnet!) === '10.244.9.0/24').toBe(name === 'lost+found')
   })
 
   test('one that becomes bad keeps its last good content', async () => {
@@ -160,7 +161,7 @@ describe('lease files', () => {
     const { open, fileOf } = makeStore()
     writeFileSync(fileOf('10.244.6.0-24'), '{bad')
     const lease = await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
-    expect(formatPrefix(lease.subnet)).not.toBe('10.244.6.0/24')
+    expect(formatPrefix(lease.subnet!)).not.toBe('10.244.6.0/24')
     expect(readFileSync(fileOf('10.244.6.0-24'), 'utf8')).toBe('{bad')
   })
 
@@ -181,7 +182,7 @@ describe('the directory', () => {
     const lease = await store.acquire(request('192.0.2.1'))
     rmSync(directory, { recursive: true })
     mkdirSync(directory)
-    await expect(store.read(lease.subnet)).rejects.toMatchObject({ code: 'store-unreadable' })
+    await expect(store.read(lease)).rejects.toMatchObject({ code: 'store-unreadable' })
   })
 
   test('that is a file is said to be one', async () => {

@@ -26,6 +26,12 @@ describe('keys', () => {
     expect(formatSubnetKey(key!)).toBe('10.12.13.0-24&fd00:12:13::-56')
   })
 
+  test('a key without IPv4 has flannel’s word for none in its place', () => {
+    const key = parseSubnetKey('0.0.0.0-0&fd00:12:13::-56')
+    expect(key).toEqual({ subnet: null, ipv6Subnet: 'fd00:12:13::/56' })
+    expect(formatSubnetKey(key!)).toBe('0.0.0.0-0&fd00:12:13::-56')
+  })
+
   test.each([
     '10',
     '10.12.13.0',
@@ -42,6 +48,8 @@ describe('keys', () => {
     '10.12.13.0-24&2001::-128',
     '10.12.13.0-24&2001::A-56',
     '10.012.13.0-24',
+    '0.0.0.0-0',
+    '0.0.0.0-0&fd00::',
     '',
   ])('%j is no key', (text) => {
     expect(parseSubnetKey(text)).toBeNull()
@@ -53,7 +61,7 @@ describe('keys', () => {
 
   test('every subnet that a key can express survives the round trip', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 0, max: 2 ** 32 - 1 }), fc.integer({ min: 0, max: 31 }), (address, length) => {
+      fc.property(fc.integer({ min: 0, max: 2 ** 32 - 1 }), fc.integer({ min: 1, max: 31 }), (address, length) => {
         const key = { subnet: prefixAround(address, length), ipv6Subnet: null }
         expect(parseSubnetKey(formatSubnetKey(key))).toEqual(key)
       }),

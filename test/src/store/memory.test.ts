@@ -19,7 +19,7 @@ leaseStoreCompliance(() => {
       const revision = shared.book().revision + 1
       shared.edit((leases) => [...leases.filter((one) => one.subnet !== lease.subnet), { ...lease, revision }])
     },
-    remove: (subnet) => shared.edit((leases) => leases.filter((one) => formatPrefix(one.subnet) !== subnet)),
+    remove: (subnet) => shared.edit((leases) => leases.filter((one) => formatPrefix(one.subnet!) !== subnet)),
     setOutage: (away) => shared.setOutage(away ? 'switched off' : null),
   }
 })

@@ -36,7 +36,7 @@ const noStatus = () => {
 }
 
 const apiServer = (directory: string, traceable: Traceable | null) =>
-  new ApiServer({ path: join(directory, API_SOCKET), traceable, status: noStatus })
+  new ApiServer({ path: join(directory, API_SOCKET), traceable: () => traceable, status: noStatus })
 
 async function serve(traceable: Traceable | null): Promise<string> {
   const directory = temporaryDirectory()

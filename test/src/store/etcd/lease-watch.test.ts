@@ -42,7 +42,7 @@ function follow() {
   }
   const subnets = () => {
     const last = news.at(-1)
-    return last?.type === 'snapshot' ? last.leases.map((lease) => formatPrefix(lease.subnet)) : last?.type
+    return last?.type === 'snapshot' ? last.leases.map((lease) => formatPrefix(lease.subnet!)) : last?.type
   }
   const put = (subnet: string, value = valueWith(9)) => etcd.put(keyOf(subnet), value, '7')
   return { clock, etcd, log, news, start, subnets, put, end }

@@ -35,7 +35,7 @@ function makeStore(wrap: (etcd: EtcdCalls) => EtcdCalls = (etcd) => etcd) {
   return { clock, etcd, log, store, acquire, pairs }
 }
 
-const subnetOf = (lease: Lease) => formatPrefix(lease.subnet)
+const subnetOf = (lease: Lease) => formatPrefix(lease.subnet!)
 
 describe('acquire', () => {
   test('gives a subnet of the range, the same one again, and the remembered one only if it is in the range', async () => {
@@ -106,7 +106,7 @@ describe('acquire', () => {
     })
     expect(subnetOf(lease)).toBe('10.3.6.0/24')
     expect(lease.ipv6Subnet).not.toBe('fd00:1::/64')
-    expect(await store.read(lease.subnet)).toMatchObject({ ipv6Subnet: lease.ipv6Subnet })
+    expect(await store.read(lease)).toMatchObject({ ipv6Subnet: lease.ipv6Subnet })
   })
 })
 

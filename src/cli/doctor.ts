@@ -1,6 +1,7 @@
 // `flannelette doctor`: looks at this host, says what is wrong and what to do; changes nothing.
 import { Command, Option } from 'commander'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
+import { meantDaemon } from '../daemon/meant-daemon.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { writeBundle } from '../doctor/bundle.ts'
 import { examine } from '../doctor/checks/all.ts'
@@ -58,9 +59,11 @@ export function doctorCommand(exit: (code: number) => void): Command {
 
 async function doctor(flags: Flags): Promise<number> {
   const around = labAround()
+  const meant = flags.stateDir === undefined && around === null ? await meantDaemon() : null
+  if (meant !== null && meant.notice !== '') process.stderr.write(`${meant.notice}\n`)
   const facts = await gatherFacts({
-    stateDirectory: flags.stateDir ?? around?.stateDirectory ?? DEFAULT_STATE_DIRECTORY,
-    subnetFile: flags.subnetFile ?? around?.subnetFile ?? DEFAULT_SUBNET_FILE,
+    stateDirectory: flags.stateDir ?? around?.stateDirectory ?? meant?.stateDirectory ?? DEFAULT_STATE_DIRECTORY,
+    subnetFile: flags.subnetFile ?? around?.subnetFile ?? meant?.subnetFile ?? DEFAULT_SUBNET_FILE,
     cniDirectory: flags.cniDir,
     engineOptionFiles: ENGINE_OPTION_FILES,
   })

@@ -46,7 +46,7 @@ function dropsText(hosts: readonly HostReport[]): string {
 
 /** Only of a daemon that runs is it known what it took, and the kernel dataplane has none. */
 function driverOf({ status }: HostReport): string {
-  return status === null || status.driver === 'kernel' ? '-' : status.driver
+  return status === null || status.driver === 'kernel' || status.driver === 'none' ? '-' : status.driver
 }
 
 function daemonText(host: HostReport, terminal: Terminal): string {

@@ -1,6 +1,7 @@
 // `flannelette ping NODE`: the way to a node as a ladder, each rung with its verdict, the first that fails explained.
 import { setMaxListeners } from 'node:events'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { meantDaemon } from '../daemon/meant-daemon.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { climb } from '../doctor/ladder.ts'
 import { askNodeView } from '../doctor/node-view.ts'
@@ -62,7 +63,7 @@ function parseLimit(text: string): number {
 async function pingNode(word: string, flags: Flags): Promise<number> {
   checkCount('--count', flags.count, 1, 1000)
   const around = labAround()
-  const view = await askNodeView(flags.stateDir ?? around?.stateDirectory ?? DEFAULT_STATE_DIRECTORY)
+  const view = await askNodeView(flags.stateDir ?? around?.stateDirectory ?? (await meantDaemon()).stateDirectory)
   const pid = view.alive ? view.status?.pid : undefined
   if (pid !== undefined && !sharesNetwork(pid)) throw elsewhere(word, pid, view.stateDirectory)
   const target = findTarget(word, view, around?.names)

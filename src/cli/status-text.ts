@@ -1,5 +1,6 @@
 // A status report for people, on one screen: what is well in few words, what is not in more.
 import { droppedPackets } from '../daemon/drop-counts.ts'
+import type { DaemonStatus } from '../daemon/status-file.ts'
 import { awayInWords } from '../daemon/status-line.ts'
 import { formatSpan } from '../time-span.ts'
 import type { StatusReport } from './status-report.ts'
@@ -40,10 +41,20 @@ export function peerNames({ status }: StatusReport): string {
 
 function heading({ daemon, ready, status }: StatusReport, terminal: Terminal): string {
   const state = daemon === 'dead' ? 'not answering' : status.state
-  const how = status.dataplane === 'kernel' ? 'kernel dataplane' : `${status.dataplane} dataplane, ${status.driver}`
+  const how = dataplaneInWords(status)
   const why = status.dataplaneWhy == null ? '' : ` (${status.dataplaneWhy})`
   const who = status.lease?.publicIp ?? status.node?.underlayAddress ?? 'this node'
   return `${mark(ready, terminal)} ${paint('bold', `${who} ${state}`, terminal)} · ${how}${why} · pid ${status.pid}\n`
+}
+
+function dataplaneInWords({ dataplane, driver }: DaemonStatus): string {
+  if (dataplane === 'none') return 'no dataplane'
+  if (dataplane === 'commands') return 'commands of the extension'
+  return dataplane === 'kernel' ? 'kernel dataplane' : `${dataplane} dataplane, ${driver}`
+}
+
+function deviceInWords({ device, mtu, vni, port }: NonNullable<DaemonStatus['node']>): string {
+  return device === '' ? `none of its own, MTU ${mtu}` : `${device}, MTU ${mtu}, VNI ${vni}, UDP port ${port}`
 }
 
 function facts({ status }: StatusReport, nowMs: number): string {
@@ -53,17 +64,23 @@ function facts({ status }: StatusReport, nowMs: number): string {
     lease === null
       ? [['lease', 'none yet']]
       : [
-          ['lease', `${[lease.subnet, lease.ipv6Subnet].filter(Boolean).join(' and ')}, ${lease.state}`],
-          ['public IP', node === null ? lease.publicIp : `${lease.publicIp} on ${node.underlayInterface}`],
+          ['lease', `${[...new Set([lease.subnet, lease.ipv6Subnet])].filter(Boolean).join(' and ')}, ${lease.state}`],
+          ['public IP', publicText(lease) + (node === null ? '' : ` on ${node.underlayInterface}`)],
           ['expires', until(lease.expiresAt)],
           ['renewal', until(lease.renewsAt)],
         ]
-  if (node !== null) lines.push(['device', `${node.device}, MTU ${node.mtu}, VNI ${node.vni}, UDP port ${node.port}`])
+  if (node !== null) lines.push(['device', deviceInWords(node)])
+  if (node?.ipv6Device) lines.push(['IPv6', `${node.ipv6Device.device}, MTU ${node.ipv6Device.mtu}`])
   // Before the lease a store may answer that there is nothing to start with: `why` says so.
   const why = store.why === '' ? '' : `: ${store.why}`
   lines.push(['store', store.reachable ? `${store.name} answers${why}` : awayInWords(store)])
   lines.push(['table', `generation ${status.generation}, ${status.peers.length} peers, ${status.pendingPeers} pending`])
   return lines.map(([name, text]) => `${name!.padEnd(10)} ${text}\n`).join('')
+}
+
+/** Where peers send to: one address, or one of each family. */
+function publicText({ publicIp, publicIpv6 }: NonNullable<StatusReport['status']['lease']>): string {
+  return publicIpv6 == null || publicIpv6 === publicIp ? publicIp : `${publicIp} and ${publicIpv6}`
 }
 
 function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, wide: boolean): string {

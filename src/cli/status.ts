@@ -2,6 +2,7 @@
 import { resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { meantDaemon } from '../daemon/meant-daemon.ts'
 import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { findStatus, type StatusPlace } from '../daemon/status-source.ts'
 import { EXIT, type FlanneletteError } from '../errors.ts'
@@ -77,7 +78,7 @@ export function statusCommand({ out, exit, tell }: StatusEnvironment): Command {
     .addOption(new Option('--timeout <duration>', 'longest wait').argParser(parseDuration).default(60_000, '60s'))
     .action(async (flags: Flags) => {
       const place: StatusPlace = {
-        stateDirectory: flags.stateDir ?? labAround()?.stateDirectory ?? DEFAULT_STATE_DIRECTORY,
+        stateDirectory: flags.stateDir ?? labAround()?.stateDirectory ?? (await meantHere(tell)),
         ...(flags.apiSocket === undefined ? {} : { apiSocket: flags.apiSocket }),
       }
       const form = flags.json === true ? 'json' : flags.output
@@ -85,6 +86,13 @@ export function statusCommand({ out, exit, tell }: StatusEnvironment): Command {
       else if (flags.watch === true) await watch(place, form, out)
       else exit(await once(place, form, out))
     })
+}
+
+/** Where the daemon is that nobody has named; what else runs here is told beside the answer. */
+async function meantHere(tell: (text: string) => void): Promise<string> {
+  const { stateDirectory, notice } = await meantDaemon()
+  if (notice !== '') tell(`${notice}\n`)
+  return stateDirectory
 }
 
 function goalOption(): Option {

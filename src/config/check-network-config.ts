@@ -44,6 +44,15 @@ const KEYS: Readonly<Record<string, Kind>> = {
 }
 
 const BACKEND_KEYS: Readonly<Record<string, Readonly<Record<string, Kind>>>> = {
+  alloc: { Type: 'string' },
+  extension: {
+    Type: 'string',
+    PreStartupCommand: 'string',
+    PostStartupCommand: 'string',
+    SubnetAddCommand: 'string',
+    SubnetRemoveCommand: 'string',
+    Shell: 'boolean',
+  },
   udp: { Type: 'string', Port: 'integer' },
   vxlan: {
     Type: 'string',
@@ -248,8 +257,8 @@ function derivedOf({ config, backend }: { config: NetworkConfig; backend: Tunnel
     rules: config.enableNftables ? 'nftables' : 'iptables',
     backend: config.backendType,
     ...(backend.encapsulation === 'vxlan' ? { VNI: String(backend.vni) } : {}),
-    port: `UDP ${backend.port}`,
-    device: backend.deviceName,
+    ...(backend.port === 0 ? {} : { port: `UDP ${backend.port}` }),
+    device: backend.deviceName === '' ? 'none' : backend.deviceName,
     MTU: mtuOf(backend, overIpv6),
     ...(backend.ipv6DeviceName === null ? {} : { IPv6: `${backend.ipv6DeviceName}, MTU ${mtuOf(backend, true)}` }),
   }

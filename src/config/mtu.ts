@@ -13,6 +13,15 @@ export const SMALLEST_OVERLAY_BYTES = LEAST_IPV4_MTU_BYTES
 /** The same for an overlay that carries IPv6; Linux takes IPv6 off a device with less. */
 const SMALLEST_IPV6_OVERLAY_BYTES = LEAST_IPV6_MTU_BYTES
 
+/** What is put around packets; `none` adds nothing. */
+export type Encapsulation = keyof typeof OVERHEAD_BYTES | 'none'
+
+/** @throws Error for `none`: a fault of whoever asked for a tunnel */
+export function tunnelOf(encapsulation: Encapsulation): Exclude<Encapsulation, 'none'> {
+  if (encapsulation === 'none') throw new Error('there is no tunnel to be made')
+  return encapsulation
+}
+
 export interface MtuChoice {
   /** MTU of the overlay device, and `FLANNEL_MTU`. */
   readonly overlayBytes: number
@@ -28,13 +37,14 @@ export function smallestOverlayBytes(hasIpv6: boolean): number {
 }
 
 /** What a tunnel adds to a packet, in bytes: more between IPv6 addresses of hosts. */
-export function overheadBytes(encapsulation: keyof typeof OVERHEAD_BYTES, overIpv6: boolean): number {
+export function overheadBytes(encapsulation: Encapsulation, overIpv6: boolean): number {
+  if (encapsulation === 'none') return 0
   return (overIpv6 ? WIDE_OVERHEAD_BYTES : OVERHEAD_BYTES)[encapsulation]
 }
 
 /** The overlay MTU. `configured` is the config's underlay MTU in bytes, `null` to take the interface's. */
 export function chooseMtu(
-  encapsulation: keyof typeof OVERHEAD_BYTES,
+  encapsulation: Encapsulation,
   interfaceBytes: number,
   configured: number | null,
   overIpv6 = false,
@@ -67,7 +77,7 @@ export interface MtuChange {
 
 /** An MTU from the config is a person's word and stays; so does one that the interface leaves too little room for. */
 export function followMtu(
-  encapsulation: keyof typeof OVERHEAD_BYTES,
+  encapsulation: Encapsulation,
   interfaceBytes: number,
   configured: number | null,
   { mtuBytes, hasIpv6, overIpv6 = false }: RunningOverlay,

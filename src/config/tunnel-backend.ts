@@ -2,8 +2,10 @@
 import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import { asConfigError, invalid } from './config-error.ts'
 import type { JsonFields } from './json-fields.ts'
-import { SMALLEST_OVERLAY_BYTES } from './mtu.ts'
+import { type Encapsulation, SMALLEST_OVERLAY_BYTES } from './mtu.ts'
 import type { NetworkConfig } from './network-config.ts'
+import { type PlainBackend, type PlainChoice, plainBackend } from './plain-backend.ts'
+import { unsupportedBackend } from './unsupported-backend.ts'
 
 /** flannel's (and Linux's) VXLAN port; IANA's 4789 is not the default. */
 const DEFAULT_VXLAN_PORT = 8472
@@ -17,20 +19,22 @@ const SMALLEST_MTU_BYTES = SMALLEST_OVERLAY_BYTES + OVERHEAD_BYTES.vxlan
 export type UnderlayFamilies = 'ipv4' | 'ipv6' | 'dual'
 
 export interface TunnelBackend {
-  readonly encapsulation: 'vxlan' | 'udp'
-  /** The type as leases name it: flannel's `udp` backend leaves it empty. */
+  readonly encapsulation: Encapsulation
+  /** The type as leases name it: flannel's `udp` and `alloc` backends leave it empty. */
   readonly leaseType: string
   readonly underlay: UnderlayFamilies
-  /** Name of the overlay device, as flannel names it; with `dual` of the one over IPv4. */
+  /** Name of the overlay device, as flannel names it; with `dual` of the one over IPv4; empty for none. */
   readonly deviceName: string
   /** With `dual` the device of the tunnel over IPv6, else `null`. */
   readonly ipv6DeviceName: string | null
   /** 1 to 16777215; 0 where there is none. */
   readonly vni: number
-  /** UDP port, 1 to 65535, equal on all nodes. */
+  /** UDP port, 1 to 65535, equal on all nodes; 0 for none. */
   readonly port: number
   /** Underlay MTU in bytes; `null` to take the interface's. */
   readonly mtuBytes: number | null
+  /** Set for a backend without a tunnel. */
+  readonly plain?: PlainBackend
   /** `GBP`: marks of packets cross the tunnel. Absent: they do not. */
   readonly groupPolicy?: boolean
   /** `Learning`: the kernel's device learns MACs. Absent: it does not. */
@@ -46,12 +50,25 @@ export interface TunnelBackend {
 export function tunnelBackend(config: NetworkConfig): TunnelBackend {
   if (config.backendType === 'vxlan') return vxlanBackend(config)
   if (config.backendType === 'udp') return udpBackend(config)
-  const remedy = 'set "Backend": {"Type": "vxlan"} or {"Type": "udp"}'
-  throw invalid(
-    'Backend.Type',
-    `"${config.backendType}" is not supported yet, this version runs "vxlan" and "udp"`,
-    remedy,
-  )
+  const plain = plainBackend(config)
+  if (plain !== null) return withoutTunnel(config, plain)
+  throw unsupportedBackend(config.backendType)
+}
+
+/** Neither device nor port; the pods' MTU is the interface's. */
+function withoutTunnel(config: NetworkConfig, { backend, notices }: PlainChoice): TunnelBackend {
+  const nothing = {
+    encapsulation: 'none',
+    deviceName: '',
+    ipv6DeviceName: null,
+    vni: 0,
+    port: 0,
+    mtuBytes: null,
+  } as const
+  const isAlloc = backend.type === 'alloc'
+  // The lease of `alloc` names one address of its host; commands are told of both.
+  const underlay = underlayOf(config, isAlloc && config.ipv4 !== null)
+  return { ...nothing, leaseType: isAlloc ? '' : backend.type, underlay, plain: backend, notices }
 }
 
 /** Our own key beside flannel's: IPv6 packets of pods ride through the IPv4 tunnel, device, MAC and port of IPv4. */

@@ -2,7 +2,7 @@
 import type { UnderlayAddress } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import type { UnderlayFamilies } from '../config/tunnel-backend.ts'
-import type { Dataplane, LocalVtep } from '../host/dataplane.ts'
+import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
 import type { FirewallMode } from '../host/firewall/firewall.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
 import type { Log } from '../log.ts'
@@ -39,6 +39,11 @@ export interface AgentOptions {
   readonly underlayEyes?: UnderlayEyes
   /** Makes the public address ours on this host. @throws FlanneletteError `device-busy` when another daemon has it */
   readonly claimIdentity: (publicIp: UnderlayAddress) => Promise<void>
+  /**
+   * Tells other daemons of this host what this one uses of its network; absent: there are none.
+   * @throws FlanneletteError `device-busy`, `port-busy`, `network-overlap` when one of them has some of it
+   */
+  readonly claimPlace?: (outline: VtepOutline) => Promise<void>
   /** `--public-ip`, unsigned 32-bit. */
   readonly publicIp?: number
   /** `--public-ipv6`, unsigned 128-bit. */

@@ -1,6 +1,7 @@
 // Taking flannelette off a host: everything that carries its tag or name, and nothing else. First all of it is found
 // and becomes a list of steps, which a person may read before anything happens; then the steps are taken.
 import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { formatAddress, samePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -16,6 +17,7 @@ import { holdFileLock } from '../store/file-lock.ts'
 import { IDENTITY_DIRECTORY } from './identity-claim.ts'
 import { publishedFiles } from './published-subnet.ts'
 import { readIdentities } from './running-daemons.ts'
+import { inUseBy, readSeats } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 
 export interface CleanupOptions {
@@ -26,6 +28,7 @@ export interface CleanupOptions {
   /** Whether the node is to forget MAC, lease and last peers as well. */
   readonly state: boolean
   readonly identityDirectory?: string
+  readonly seatDirectory?: string
   readonly namespace?: string
 }
 
@@ -43,11 +46,11 @@ export interface CleanupPlan {
 
 /** Files of a state directory that mean nothing without a daemon. */
 const RUNTIME_FILES = ['status.json', 'api.sock', 'lock']
-const MEMORY_FILES = ['mac', 'lease.json', 'leases.json']
+const MEMORY_FILES = ['mac', 'mac-v6', 'lease.json', 'leases.json']
 
 /**
  * Finds what is ours. Changes nothing.
- * @throws FlanneletteError `device-busy` while a daemon runs here, `host-command`, `not-permitted`
+ * @throws FlanneletteError `device-busy` while the daemon of this state directory runs, or one that nothing is known of, `host-command`, `not-permitted`
  */
 export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan> {
   const { stateDirectory, subnetFile, identityDirectory = IDENTITY_DIRECTORY } = options
@@ -55,11 +58,13 @@ export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan>
     const message = 'rules and devices of this host are not shown to you: CAP_NET_ADMIN is missing'
     throw new FlanneletteError('not-permitted', message, { remedy: 'run it as root, also with --dry-run' })
   }
-  const { abandoned } = await refuseWhileRunning(options)
-  const found = await findLeftBehind(whereOf(options))
-  const kept: string[] = []
+  const { abandoned, neighbours, inUse } = await refuseWhileRunning(options)
+  const found = await findLeftBehind(whereOf(options), inUse)
+  const kept = neighbours.map(({ pid, stateDirectory: of }) => `what the daemon of ${of} (pid ${pid}) uses stays`)
   const files: string[] = []
-  if (existsSync(subnetFile)) {
+  if (neighbours.some((other) => other.subnetFile === resolve(subnetFile))) {
+    kept.push(`${subnetFile} stays with it`)
+  } else if (existsSync(subnetFile)) {
     if (isOurSubnetFile(options, found.addresses)) files.push(...publishedFiles(options))
     else kept.push(`${subnetFile} stays: it names a subnet that this node has no memory of`)
   }
@@ -132,10 +137,15 @@ async function refuseWhileRunning(options: CleanupOptions) {
     if (release === null) throw running(pidIn(options.stateDirectory))
     release()
   }
-  const identities = await readIdentities(options.identityDirectory)
-  const pid = identities.pids[0]
+  const { pids, abandoned } = await readIdentities(options.identityDirectory)
+  const neighbours = await readSeats(options.seatDirectory)
+  const inUse = inUseBy(neighbours)
+  const known = new Set(neighbours.map((other) => other.pid))
+  const pid = pids.find((one) => !known.has(one))
+  // One that nothing is known of may use whatever looks like ours.
   if (pid !== undefined) throw running(pid)
-  return identities
+  if (inUse === null) throw running(neighbours.find(({ place }) => place === null)?.pid ?? null)
+  return { abandoned, neighbours, inUse }
 }
 
 function running(pid: number | null): FlanneletteError {

@@ -2,9 +2,10 @@
 // signals.
 import { resolve } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
+import { withoutFlagVariables } from '../config/flag-values.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
-import type { Dataplane } from '../host/dataplane.ts'
+import type { Dataplane, VtepOutline } from '../host/dataplane.ts'
 import { readLink } from '../host/ip.ts'
 import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
@@ -16,12 +17,16 @@ import { FileStore } from '../store/file.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
 import { AutoDataplane } from './auto-dataplane.ts'
+import { ChosenDataplane } from './chosen-dataplane.ts'
+import { ExtensionDataplane } from './extension-dataplane.ts'
 import { FamilyDataplanes } from './family-dataplanes.ts'
 import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
 import { claimIdentity } from './identity-claim.ts'
+import { IdleDataplane } from './idle-dataplane.ts'
 import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
+import { placeOf, Seat } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 import { UserspaceDataplane, type UserspaceOptions } from './userspace-dataplane.ts'
 import { WakeUp } from './wake-up.ts'
@@ -48,14 +53,17 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
   const onStandstill: OnStandstill = (standstillMs) => wakeUp.look(standstillMs)
-  const dataplane = new FamilyDataplanes(() => createDataplane(options, log, onStandstill))
+  const tunnels = new FamilyDataplanes(() => createDataplane(options, log, onStandstill))
+  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, log))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
+  const seat = new Seat(options, log)
   const agent = new NodeAgent({
     store,
     dataplane,
     state,
-    hostWork: hostIntegration(options, clock, log),
+    hostWork: hostIntegration(options, clock, log, seat),
+    claimPlace: (outline) => seat.announce(placeOf(outline, dataplane.kind)),
     ipMasq: options.ipMasq,
     clock,
     log,
@@ -72,7 +80,9 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   if (!onTerminal) process.on('SIGHUP', () => lookAgain(agent, log))
   if (!state.exists) await requireStore(store, clock)
   await state.claim()
-  const operations = new Operations({ agent, dataplane, store, clock, log, options })
+  await seat.take()
+  const traceable = () => (tunnels.isTraceable ? tunnels : null)
+  const operations = new Operations({ agent, dataplane, traceable, store, clock, log, options })
   try {
     await operations.start()
     return await live(agent, operations, signals, options, log)
@@ -161,8 +171,9 @@ async function openStore({ store, etcd }: RunOptions, log: Log, clock: Clock): P
   return new FileStore(resolve(directory), { clock, log, random: Math.random })
 }
 
-function hostIntegration(options: RunOptions, clock: Clock, log: Log): HostIntegration {
+function hostIntegration(options: RunOptions, clock: Clock, log: Log, seat: Seat): HostIntegration {
   return new HostIntegration({
+    seat,
     clock,
     log,
     masquerade: options.ipMasq,
@@ -196,4 +207,11 @@ function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandsti
     sourcePorts,
     onStandstill,
   })
+}
+
+/** What serves a backend that tunnels nothing; `null` for one that does. */
+function withoutTunnel({ plain }: VtepOutline, log: Log): Dataplane | null {
+  if (plain === undefined) return null
+  if (plain.type === 'alloc') return new IdleDataplane()
+  return new ExtensionDataplane({ commands: plain.commands, log, environment: withoutFlagVariables(process.env) })
 }

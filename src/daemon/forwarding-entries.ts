@@ -105,6 +105,7 @@ type Verdict = Pick<LeftOutPeer, 'reason' | 'detail'>
 
 function whyNotIpv6(lease: Lease, half: Ipv6Prefix, own: Lease, ownHalf: Ipv6Prefix): Verdict | null {
   if (overlaps(half, ownHalf)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own IPv6 subnet' }
+  if (lease.attributes.backendType !== 'vxlan') return null
   const { publicIpv6: ownAddress } = own.attributes
   if (ownAddress === null) {
     return ridesOverIpv4(lease) ? null : { reason: 'undecodable-data', detail: 'its IPv6 VTEP is not the IPv4 one' }
@@ -186,8 +187,11 @@ function whyNotIpv4({ attributes }: Lease, subnet: Ipv4Prefix, ownSubnet: Ipv4Pr
   if (!isUnicast(publicIp)) {
     return { reason: 'address-not-unicast', detail: `its public address ${formatIpv4(publicIp)} is no host's` }
   }
-  if (attributes.backendType !== '' && vtepMacOf(attributes) === null) {
+  if (attributes.backendType === 'vxlan' && vtepMacOf(attributes) === null) {
     return { reason: 'undecodable-data', detail: 'it has no usable VtepMAC' }
+  }
+  if (attributes.backendType === 'extension' && !['string', 'undefined'].includes(typeof attributes.backendData)) {
+    return { reason: 'undecodable-data', detail: 'its data is no string, as commands write it' }
   }
   return null
 }

@@ -109,7 +109,7 @@ export class HealthWatch {
     const { local } = this.#agent
     if (local === null) return { name: 'device', ok: false, about: 'not up yet' }
     const impairment = this.#dataplane.impairment()
-    return { name: 'device', ok: impairment === null, about: impairment ?? `${local.deviceName} is up` }
+    return { name: 'device', ok: impairment === null, about: impairment ?? inOrder(local.deviceName) }
   }
 
   #peers(): HealthCheck {
@@ -136,6 +136,10 @@ export class HealthWatch {
       ...(peers.conflicts.length > 0 ? ['leases contradict each other'] : []),
     ]
   }
+}
+
+function inOrder(device: string): string {
+  return device === '' ? 'the backend has none' : `${device} is up`
 }
 
 function storeNotes({ reachable, why }: NodeAgent['store'], hasLease: boolean): string[] {

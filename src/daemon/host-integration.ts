@@ -9,10 +9,12 @@ import type { FirewallMode } from '../host/firewall/firewall.ts'
 import { forwardPolicyProblem } from '../host/firewall/forward-policy.ts'
 import { FirewallKeeper } from '../host/firewall/keeper.ts'
 import type { FamilyNetworks } from '../host/firewall/rules.ts'
-import { findLeftBehind, removeOtherDevices, takeAway } from '../host/left-behind.ts'
+import { findLeftBehind, type InUse, removeOtherDevices, takeAway } from '../host/left-behind.ts'
+import { liesWithin } from '../host/network-overlap.ts'
 import type { Log } from '../log.ts'
 import type { HostWork } from './agent-options.ts'
 import { readIdentities } from './running-daemons.ts'
+import { inUseBy, type Neighbour, type Seat } from './seats.ts'
 
 export interface HostIntegrationOptions {
   readonly clock: Clock
@@ -25,6 +27,8 @@ export interface HostIntegrationOptions {
   readonly forwardRules: boolean
   readonly blackholeRoute: boolean
   readonly resyncMs: number
+  /** This daemon among those of the host; absent: it is alone. */
+  readonly seat?: Pick<Seat, 'number' | 'neighbours'>
 }
 
 export class HostIntegration implements HostWork {
@@ -47,7 +51,7 @@ export class HostIntegration implements HostWork {
 
   /** Resolves once rules and route are there, or it is known (and logged) why not: a later pass may have more luck. */
   async start(local: LocalVtep, mode: FirewallMode): Promise<void> {
-    const { masquerade, forwardRules, randomFully, log } = this.#options
+    const { masquerade, forwardRules, randomFully, log, seat } = this.#options
     const networks = networksOf(local)
     this.#networks = networks
     if (mode === 'iptables') {
@@ -55,7 +59,14 @@ export class HostIntegration implements HostWork {
       if (missing !== null) log.warn('bridge-netfilter-missing', `${missing.message}; ${missing.remedy}`)
     }
     if (forwardRules) await this.#warnOfPolicies(mode)
-    const keeper = new FirewallKeeper({ mode, networks, masquerade, forward: forwardRules, randomFully })
+    const keeper = new FirewallKeeper({
+      mode,
+      networks,
+      masquerade,
+      forward: forwardRules,
+      randomFully,
+      seat: seat?.number ?? 1,
+    })
     this.#keeper = keeper
     this.#pass = this.#look().then(() => this.#tidy(keeper, devicesOf(local)))
     await this.#pass
@@ -71,13 +82,13 @@ export class HostIntegration implements HostWork {
     await this.#pass
     if (mode === 'keep') return
     if (this.#keeper === null) return this.#removeLeftBehind()
-    await Promise.all([this.#keeper.remove(), keepBlackholeRoutes([])])
+    await Promise.all([this.#keeper.remove(), keepBlackholeRoutes([], (dst) => this.#isOwn(dst))])
   }
 
   async #removeLeftBehind(): Promise<void> {
-    const { pids } = await readIdentities()
-    if (pids.some((pid) => pid !== process.pid)) return // what looks like ours may be theirs
-    const { commands } = await findLeftBehind()
+    const inUse = await this.#othersUse()
+    if (inUse === null) return // what looks like ours may be theirs
+    const { commands } = await findLeftBehind({}, inUse)
     for (const command of commands) await takeAway(command)
   }
 
@@ -124,7 +135,9 @@ export class HostIntegration implements HostWork {
     if (!blackholeRoute && this.#routesTidy) return []
     const wanted = blackholeRoute ? this.#networks.map(({ subnet }) => subnet) : []
     try {
-      const commands = await keepBlackholeRoutes(wanted)
+      const inUse = this.#routesTidy ? null : await this.#othersUse()
+      const isMine = (dst: string) => this.#isOwn(dst) || (inUse !== null && !liesWithin(inUse.networks, dst))
+      const commands = await keepBlackholeRoutes(wanted, isMine)
       for (const command of commands) log.info('blackhole-route', `blackhole route: ip ${command}`)
       this.#routesTidy = true
       return []
@@ -142,16 +155,35 @@ export class HostIntegration implements HostWork {
     if (problem !== null) this.#options.log.warn('forward-policy-drop', problem)
   }
 
+  async #neighbours(): Promise<readonly Neighbour[]> {
+    return (await this.#options.seat?.neighbours()) ?? []
+  }
+
+  /** What other daemons of this host use; `null` where one of them has not said so. */
+  async #othersUse(): Promise<InUse | null> {
+    const neighbours = await this.#neighbours()
+    const known = new Set([process.pid, ...neighbours.map(({ pid }) => pid)])
+    const { pids } = await readIdentities()
+    return pids.every((pid) => known.has(pid)) ? inUseBy(neighbours) : null
+  }
+
+  #isOwn(dst: string): boolean {
+    const networks = this.#networks.map(({ network }) => network)
+    return liesWithin(networks, dst)
+  }
+
   /** What a former start wrote in another mode, or made under another name. Left-overs are no reason not to forward. */
   async #tidy(keeper: FirewallKeeper, devices: readonly string[]): Promise<void> {
     const { log } = this.#options
     if (this.#stopped) return
     try {
-      for (const { argv } of await keeper.removeOthers()) {
+      const inUse = await this.#othersUse()
+      const seats = new Set((await this.#neighbours()).map(({ number }) => number))
+      for (const { argv } of await keeper.removeOthers(seats)) {
         log.info('firewall-leftover-removed', `rules of a former start were removed by ${argv.join(' ')}`)
       }
-      if (!(await noOtherDaemon())) return
-      for (const name of await removeOtherDevices(devices)) {
+      if (inUse === null || !(await isGuarded())) return
+      for (const name of await removeOtherDevices([...devices, ...inUse.devices])) {
         log.info('device-leftover-removed', `${name}, the device of a former start, was removed`)
       }
     } catch (error) {
@@ -160,10 +192,9 @@ export class HostIntegration implements HostWork {
   }
 }
 
-/** Whether the guard of identities works, and shows no other daemon in this network namespace. */
-async function noOtherDaemon(): Promise<boolean> {
-  const { pids } = await readIdentities()
-  return pids.length === 1 && pids[0] === process.pid
+/** Whether the guard of identities works: else a daemon that nobody knows of may be there. */
+async function isGuarded(): Promise<boolean> {
+  return (await readIdentities()).pids.includes(process.pid)
 }
 
 function networksOf({ network, subnet, ipv6Network, ipv6Subnet }: LocalVtep): FamilyNetworks[] {

@@ -65,6 +65,7 @@ export async function joinNetwork(
   const addresses = publicAddresses(options, underlay)
   sayUnderlay(underlay, addresses, options)
   const outline = outlineOf(config, backend, underlay, log)
+  await options.claimPlace?.(outline)
   await options.dataplane.prepare(outline)
   await options.claimIdentity(identityOf(addresses))
   const granted = await obtainLease({ options, kept, config, backend, addresses, outage, signal, tell })
@@ -97,6 +98,10 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     ipv6Network: config.ipv6?.network ?? null,
     mtuBytes,
     ...(ipv6Device === null ? {} : { ipv6Device }),
+    ...(backend.plain === undefined ? {} : { plain: backend.plain }),
+    ...(backend.plain === undefined || underlay.ipv6Address === undefined
+      ? {}
+      : { underlayIpv6: underlay.ipv6Address }),
     groupPolicy: backend.groupPolicy ?? false,
     learning: backend.learning ?? false,
   }
@@ -182,7 +187,7 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
     previousIpv6Subnet: (kept === undefined ? null : ipv6HalfOf(kept)) ?? remembered?.ipv6Subnet ?? null,
     attributes: (existing: Lease | null) => {
       fresh = existing === null
-      return attributesFor({ ...search, kept: kept ?? null }, existing)
+      return attributesFor({ ...search, kept: kept ?? null, leaseData: options.dataplane.leaseData?.() }, existing)
     },
   }
   for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {

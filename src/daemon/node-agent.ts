@@ -261,7 +261,7 @@ export class NodeAgent {
 
   /** Sockets first: peers that hear of the new address send to it at once. */
   async #moveUnderlay(to: UnderlayInterface): Promise<void> {
-    const { dataplane, claimIdentity } = this.#options
+    const { dataplane, claimIdentity, claimPlace } = this.#options
     const [local, manager] = [this.#local, this.#manager]
     if (local === null || manager === null || this.#stopping.signal.aborted) return
     const addresses = publicAddresses(this.#options, to)
@@ -269,6 +269,7 @@ export class NodeAgent {
     if (identityOf(addresses) !== identityOf(attributes)) await claimIdentity(identityOf(addresses))
     if (!standsAt(local, to)) {
       const moved = movedTo(local, to)
+      await claimPlace?.(moved)
       await dataplane.moveUnderlay(moved)
       this.#local = moved
     }

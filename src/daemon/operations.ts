@@ -7,14 +7,13 @@ import type { Dataplane } from '../host/dataplane.ts'
 import type { Log } from '../log.ts'
 import { packageVersion } from '../package-version.ts'
 import type { MeteredStore } from '../store/metered-store.ts'
-import { API_SOCKET, ApiServer } from './api-server.ts'
-import { FamilyDataplanes } from './family-dataplanes.ts'
+import { API_SOCKET, ApiServer, type Traceable } from './api-server.ts'
 import { every, HealthWatch, LoopLag } from './health.ts'
 import type { MetricFacts, Metrics } from './metrics.ts'
 import type { NodeAgent } from './node-agent.ts'
 import { PeerWatch } from './peer-watch.ts'
 import { listenersOf, ProbeServer } from './probe-server.ts'
-import { StatusFile, statusOf } from './status-file.ts'
+import { type DaemonStatus, StatusFile, statusOf } from './status-file.ts'
 import { statusLine } from './status-line.ts'
 import { SystemdNotifier } from './systemd.ts'
 
@@ -24,6 +23,8 @@ const STATUS_LINE_MS = 1000
 export interface OperationsOptions {
   readonly agent: NodeAgent
   readonly dataplane: Dataplane
+  /** What can record steps by now, `null` when nothing does. */
+  readonly traceable: () => Traceable | null
   readonly store: MeteredStore
   readonly clock: Clock
   readonly log: Log
@@ -46,13 +47,13 @@ export class Operations {
   #timer: Timer | null = null
 
   constructor(parts: OperationsOptions) {
-    const { agent, dataplane, clock, options } = parts
+    const { agent, dataplane, traceable, clock, options } = parts
     this.#parts = parts
     this.#health = new HealthWatch(agent, dataplane, () => this.#lag.lagMs)
     this.#file = new StatusFile(options.stateDirectory, clock, () => this.#status())
     this.#api = new ApiServer({
       path: options.apiSocket ?? join(options.stateDirectory, API_SOCKET),
-      traceable: () => (dataplane instanceof FamilyDataplanes && dataplane.isTraceable ? dataplane : null),
+      traceable,
       status: () => this.#status(),
     })
     const health: Endpoint | null =
@@ -119,16 +120,14 @@ export class Operations {
     return {
       version: packageVersion(),
       counters: status.counters,
-      forwardingEntries:
-        status.peers.reduce((sum, { ipv6Subnet }) => sum + (ipv6Subnet === null ? 1 : 2), 0) -
-        dataplane.pendingSubnets().size,
+      forwardingEntries: entriesInForce(status.peers, dataplane.pendingSubnets()),
       generation: status.generation,
       leaseExpiry: manager === null ? null : expiresAtMs / 1000,
       conflicts: peers.conflicts.length,
       storeLastSuccess: store.lastSuccessWallMs === null ? null : store.lastSuccessWallMs / 1000,
       storeOperations: store.operations,
       workerRestarts: dataplane.workerRestarts(),
-      lostTraceRecords: dataplane.kind === 'kernel' ? null : this.#api.lostSteps,
+      lostTraceRecords: dataplane.kind === 'userspace' ? this.#api.lostSteps : null,
       peersLastReceive:
         options.metricsPeers && dataplane.traffic() !== null
           ? status.peers.map(({ publicIp, traffic }) => [publicIp, seconds(traffic?.lastReceived)] as const)
@@ -138,4 +137,14 @@ export class Operations {
       ),
     }
   }
+}
+
+type Subnets = Pick<DaemonStatus['peers'][number], 'subnet' | 'ipv6Subnet'>
+
+/** Prefixes of peers that packets are forwarded by: not those that are not programmed yet. */
+export function entriesInForce(peers: readonly Subnets[], pending: ReadonlySet<string>): number {
+  // A peer without IPv4 is known by its IPv6 subnet: that is one entry.
+  const inForce = ({ subnet, ipv6Subnet }: Subnets) => [...new Set([subnet, ipv6Subnet])].filter(isInForce).length
+  const isInForce = (subnet: string | null) => subnet !== null && !pending.has(subnet)
+  return peers.reduce((sum, peer) => sum + inForce(peer), 0)
 }

@@ -31,9 +31,11 @@ export interface AttributeSources {
   readonly options: Pick<AgentOptions, 'state' | 'random'>
   /** The lease of the last run. */
   readonly kept: Lease | null
-  readonly config: Pick<NetworkConfig, 'ipv6'>
+  readonly config: Pick<NetworkConfig, 'ipv4' | 'ipv6'>
   readonly backend: TunnelBackend
   readonly addresses: PublicAddresses
+  /** What the dataplane has to say to peers, where it is no tunnel with MACs. */
+  readonly leaseData?: unknown
 }
 
 /**
@@ -42,11 +44,11 @@ export interface AttributeSources {
  * that this one is a copy of, and a kernel that knows one MAC from two leases sends to one of both only.
  */
 export function attributesFor(
-  { options, kept, config, backend, addresses }: AttributeSources,
+  { options, kept, config, backend, addresses, leaseData }: AttributeSources,
   existing: Lease | null,
 ): LeaseAttributes {
   const common = { ...addresses, backendType: backend.leaseType }
-  if (backend.encapsulation === 'udp') return common
+  if (backend.encapsulation !== 'vxlan') return { ...common, ...inHalves(leaseData, config) }
   const { state, random } = options
   const isThatNode = kept === null || identityOf(kept.attributes) === identityOf(addresses)
   const known = existing?.attributes ?? null
@@ -59,6 +61,12 @@ export function attributesFor(
   if (backend.underlay === 'dual') return { ...common, backendData, backendV6Data: ipv6Data() }
   // One device for both families: the MAC of the IPv6 half is the same.
   return config.ipv6 === null ? { ...common, backendData } : { ...common, backendData, backendV6Data: backendData }
+}
+
+/** The same for each family that there is. */
+function inHalves(data: unknown, { ipv4, ipv6 }: Pick<NetworkConfig, 'ipv4' | 'ipv6'>) {
+  if (data === undefined) return {}
+  return { ...(ipv4 === null ? {} : { backendData: data }), ...(ipv6 === null ? {} : { backendV6Data: data }) }
 }
 
 /** Of a lease whose IPv6 went by the IPv4 device there is none. */

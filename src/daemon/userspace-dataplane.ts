@@ -16,6 +16,7 @@ import {
   WorkerGroup,
   type WorkerReport,
 } from '../../dataplane/index.ts'
+import { tunnelOf } from '../config/mtu.ts'
 import type { RunOptions } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 import { requireNetworkAdmin } from '../host/capability.ts'
@@ -137,7 +138,7 @@ export class UserspaceDataplane implements Dataplane {
       underlayAddress: local.underlayAddress,
       rawPorts: sockets.rawPorts,
       maxSegments,
-      encapsulation: local.encapsulation,
+      encapsulation: tunnelOf(local.encapsulation),
       vni: local.vni,
       mac: local.mac,
       settings: engineSettings(local, this.#options, features),

@@ -1,6 +1,5 @@
 // `doctor --peers`: the same four questions to every peer, several peers at a time, and what their answers mean.
-import { parsePrefix } from '../../dataplane/index.ts'
-import type { DaemonStatus } from '../daemon/status-file.ts'
+import type { DaemonStatus, LeaseStatus } from '../daemon/status-file.ts'
 import type { EchoOptions } from '../host/echo.ts'
 import { silenceAdvice } from './checks/daemon.ts'
 import { docsOf, error, type Finding, note, type Remark, warning } from './finding.ts'
@@ -8,7 +7,7 @@ import { holeAdvice, toAnswer } from './ladder-sizes.ts'
 import { measure, type RulerResult } from './mtu-ruler.ts'
 import type { NodeView } from './node-view.ts'
 import type { LadderPlace, LadderTools } from './rung.ts'
-import { vtepAddress } from './target.ts'
+import { ipv6VtepAddress, subnetOf, vtepAddress } from './target.ts'
 
 export interface PeerRow {
   readonly publicIp: string
@@ -18,6 +17,8 @@ export interface PeerRow {
   /** Average round trips in milliseconds, `null` without an answer. */
   readonly underlayMs: number | null
   readonly vtepMs: number | null
+  /** The same for IPv6 beside IPv4; absent where one of both nodes has none. */
+  readonly ipv6Ms?: number | null
   /** Whether a packet as large as the overlay's MTU passes whole, and one half as large again when it may be cut. */
   readonly whole: boolean
   readonly fragmented: boolean
@@ -45,20 +46,23 @@ export async function askPeers(view: NodeView, place: LadderPlace, tools: Ladder
 }
 
 async function askPeer(
-  { publicIp, subnet: subnetText }: { publicIp: string; subnet: string },
-  { overlayMtuBytes, port }: LadderPlace,
+  peer: Pick<LeaseStatus, 'publicIp' | 'subnet' | 'ipv6Subnet'>,
+  { overlayMtuBytes, port, ipv6: hasIpv6 }: LadderPlace,
   { echo, askUdpPort }: LadderTools,
 ): Promise<PeerRow> {
-  const subnet = parsePrefix(subnetText)
+  const { publicIp, subnet: subnetText } = peer
+  const subnet = subnetOf(peer)
+  const ipv6Vtep = hasIpv6 ? ipv6VtepAddress(peer) : null
   const ask = (address: string, more: Partial<EchoOptions> = {}) =>
     echo(address, { count: TRIES, waitMs: WAIT_MS, intervalMs: 100, ...more })
   const vtep = subnet === null ? publicIp : vtepAddress(subnet)
-  const [udp, underlay, tunnel, whole, fragmented] = await Promise.all([
+  const [udp, underlay, tunnel, whole, fragmented, ipv6] = await Promise.all([
     askUdpPort(publicIp, port),
     ask(publicIp),
     ask(vtep),
     ask(vtep, { packetBytes: overlayMtuBytes, dontFragment: true }),
     ask(vtep, { packetBytes: Math.floor(overlayMtuBytes * 1.5) }),
+    ipv6Vtep === null ? null : ask(ipv6Vtep),
   ])
   const holed = tunnel.received > 0 && whole.received === 0
   const askSize = async (packetBytes: number) => toAnswer(await ask(vtep, { packetBytes, dontFragment: true }))
@@ -69,6 +73,7 @@ async function askPeer(
     refused: udp === 'refused',
     underlayMs: underlay.averageMs,
     vtepMs: tunnel.averageMs,
+    ...(ipv6 === null ? {} : { ipv6Ms: ipv6.averageMs }),
     whole: whole.received > 0 || sizes?.largestBytes === overlayMtuBytes,
     // Two late answers are no hole.
     ...(sizes !== null && sizes.largestBytes !== overlayMtuBytes ? { sizes } : {}),
@@ -109,6 +114,7 @@ export function judgePeers(rows: readonly PeerRow[], node: DaemonStatus['node'],
       const message = `${name} answers ICMP, but nothing comes back through the tunnel`
       return [error(message, silenceAdvice(node, row))]
     }
+    if (row.ipv6Ms === null) return [error(`${name} is reached by IPv4, but not by IPv6`, ping)]
     if (!row.whole) return [holeIn(row, name, place)]
     if (!row.fragmented) {
       return [warning(`${name} does not get packets that are cut in two`, 'does a firewall on the way drop fragments?')]

@@ -40,9 +40,21 @@ export function deleteBlackhole(subnet: string): string {
   return `route delete blackhole ${subnet} proto ${ROUTE_PROTOCOL}`
 }
 
-/** Puts them right; resolves with the commands that it took. @throws FlanneletteError `host-command` */
-export async function keepBlackholeRoutes(wanted: readonly Prefix[], where: InNamespace = {}): Promise<string[]> {
-  const commands = planBlackholeRoutes(wanted, await readBlackholeRoutes(where))
+/**
+ * Puts them right; resolves with the commands that it took. `isMine`: whether one of ours is this daemon's to delete, and
+ * not another's on the same host. @throws FlanneletteError `host-command`
+ */
+export async function keepBlackholeRoutes(
+  wanted: readonly Prefix[],
+  isMine: (dst: string) => boolean = () => true,
+  where: InNamespace = {},
+): Promise<string[]> {
+  const present = await readBlackholeRoutes(where)
+  const subnets = wanted.map(formatPrefix)
+  const commands = planBlackholeRoutes(
+    wanted,
+    present.filter(({ dst }) => subnets.includes(dst) || isMine(dst)),
+  )
   await batch('ip', commands, where)
   return commands
 }

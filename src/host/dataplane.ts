@@ -9,18 +9,20 @@ import type {
   UnderlayAddress,
   WorkerDriver,
 } from '../../dataplane/index.ts'
+import type { Encapsulation } from '../config/mtu.ts'
+import type { PlainBackend } from '../config/plain-backend.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /**
  * What is known of this node before it has a lease. Addresses are unsigned numbers, those of IPv6 bigints.
  */
 export interface VtepOutline {
-  readonly encapsulation: 'vxlan' | 'udp'
-  /** `flannel.<VNI>`, `flannel-v6.<VNI>` over IPv6, `flannel0` for plain UDP. */
+  readonly encapsulation: Encapsulation
+  /** `flannel.<VNI>`, `flannel-v6.<VNI>` over IPv6, `flannel0` for plain UDP; empty where the backend has none. */
   readonly deviceName: string
   /** 0 where the encapsulation has none. */
   readonly vni: number
-  /** UDP port we listen on and peers send to. */
+  /** UDP port we listen on and peers send to; 0 for none. */
   readonly port: number
   /** Underlay interface and its address; the socket binds to it. */
   readonly underlayInterface: string
@@ -33,6 +35,10 @@ export interface VtepOutline {
   readonly ipv6Device?: Ipv6Device
   /** MTU of the overlay device (underlay MTU − overhead). */
   readonly mtuBytes: number
+  /** What runs when nothing is tunnelled; absent for a tunnel. */
+  readonly plain?: PlainBackend
+  /** The interface's IPv6 address, for a backend without a tunnel that has both families. */
+  readonly underlayIpv6?: bigint
   /** `Backend.GBP`: marks of packets cross the tunnel (draft-smith-vxlan-group-policy). Absent: they do not. */
   readonly groupPolicy?: boolean
   /** `Backend.Learning`: the kernel's device learns MACs from what it receives. Absent: it does not. */
@@ -61,13 +67,14 @@ export interface LocalVtep extends VtepOutline {
 }
 
 export interface Dataplane {
-  readonly kind: 'userspace' | 'kernel'
+  /** `none` moves nothing at all, `commands` leaves it to the operator's. */
+  readonly kind: 'userspace' | 'kernel' | 'none' | 'commands'
   /** Why it is this kind, where no person said so. */
   readonly why?: string | undefined
   /** By what the underlay can tell flows apart: `none`, `16 source ports`, … */
   readonly entropy: string
-  /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`. */
-  readonly driver: WorkerDriver | 'kernel'
+  /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`, or nothing of ours. */
+  readonly driver: WorkerDriver | 'kernel' | 'none'
   /** What the kernel takes off the driver's hands, and why it does or does not; empty until started. */
   features(): readonly Feature[]
   /**
@@ -77,6 +84,8 @@ export interface Dataplane {
    * driver-unavailable, not-permitted
    */
   prepare(outline: VtepOutline): Promise<void>
+  /** After `prepare`: what peers are to find in our lease, a JSON value. Absent where it holds a VTEP's MAC or nothing. */
+  leaseData?(): unknown
   /**
    * Makes device, address, route and socket, after `prepare`. @throws FlanneletteError as `prepare`, and `host-command`
    */

@@ -1,7 +1,7 @@
 // The kernel's own VXLAN device: makes it, keeps a compatible one, refuses somebody else's. Pure planning first, then
 // the one function that acts.
 import { createSocket } from 'node:dgram'
-import { formatAddress, formatMac, OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import { formatAddress, formatMac, OVERHEAD_BYTES, WIDE_OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import type { LocalVtep, VtepOutline } from './dataplane.ts'
@@ -42,7 +42,7 @@ export function deviceDifferences(link: LinkInfo, local: VtepOutline, udpChecksu
   } else {
     compare('UDP checksum', data.udp_csum, udpChecksum)
   }
-  compare('default destination', data.group ?? data.remote ?? 'none', 'none')
+  compare('default destination', data.group ?? data.group6 ?? data.remote ?? data.remote6 ?? 'none', 'none')
   compare('asking for unknown MACs', data.l2miss ?? false, false)
   return differences
 }
@@ -196,7 +196,8 @@ export interface DeviceWork {
 async function fitting(local: LocalVtep, link: LinkInfo | null, where: InNamespace): Promise<LocalVtep> {
   if (link === null || link.mtu === local.mtuBytes) return local
   const lower = await readLink(local.underlayInterface, where)
-  const mostBytes = (lower?.mtu ?? Number.POSITIVE_INFINITY) - OVERHEAD_BYTES.vxlan
+  const overhead = isOverIpv6(local) ? WIDE_OVERHEAD_BYTES : OVERHEAD_BYTES
+  const mostBytes = (lower?.mtu ?? Number.POSITIVE_INFINITY) - overhead.vxlan
   return { ...local, mtuBytes: Math.min(local.mtuBytes, mostBytes) }
 }
 

@@ -112,9 +112,9 @@ export interface RemovalPlan {
 }
 
 /**
- * Ours are the routes and neighbours that carry our protocol tag, and the FDB entries, which can carry none, of MACs that
- * such a neighbour names or that we know to have put there (`macs`). An FDB entry whose MAC no peer has any more goes
- * too: that is how an old MAC leaves when a peer gets a new one.
+ * Ours are the routes into the device and neighbours that carry our protocol tag, and the FDB entries, which can carry
+ * none, of MACs that such a neighbour names or that we know to have put there (`macs`). An FDB entry whose MAC no peer
+ * has any more goes too: that is how an old MAC leaves when a peer gets a new one.
  */
 export function planRemoval(
   device: string,
@@ -128,7 +128,9 @@ export function planRemoval(
   const wantedMacs = new Set(rows.map((row) => row.mac))
   const ownNeighbors = present.neighbors.filter(isOurNeighbor)
   const ownMacs = new Set([...macs, ...ownNeighbors.map(({ lladdr }) => lladdr)])
-  const staleRoutes = present.routes.filter((route) => isOurPeerRoute(route) && !subnets.has(route.dst))
+  const staleRoutes = present.routes.filter(
+    (route) => isOurPeerRoute(route) && route.dev === device && !subnets.has(route.dst),
+  )
   const staleFdb = present.fdb.filter(
     ({ dst, state, mac }) => dst !== undefined && state === 'permanent' && ownMacs.has(mac) && !wantedMacs.has(mac),
   )

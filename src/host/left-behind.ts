@@ -1,11 +1,12 @@
 // What carries our name or tag on this host, whoever of us left it there: devices by their alias, routes by their
 // protocol, rules by their chains and tables. Read here as commands that take it away; nothing here changes anything.
-
+import type { Prefix } from '../../dataplane/index.ts'
 import { deleteBlackhole } from './blackhole-route.ts'
 import { attempt, type CommandOptions, commandFailure } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
 import { type AddressInfo, batch, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
+import { liesWithin } from './network-overlap.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { DEVICE_ALIAS, isOurRoute } from './route-protocol.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
@@ -19,16 +20,26 @@ export interface LeftBehind {
   readonly addresses: readonly AddressInfo[]
 }
 
+/** What daemons that run on this host use: it is not left behind. */
+export interface InUse {
+  readonly seats: ReadonlySet<number>
+  readonly devices: ReadonlySet<string>
+  readonly networks: readonly Prefix[]
+}
+
+const NOTHING: InUse = { seats: new Set(), devices: new Set(), networks: [] }
+
 /** @throws FlanneletteError `host-command`, `not-permitted` */
-export async function findLeftBehind(where: InNamespace = {}): Promise<LeftBehind> {
+export async function findLeftBehind(where: InNamespace = {}, inUse = NOTHING): Promise<LeftBehind> {
   const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
   const [rules, links, ...routes] = await Promise.all([
-    firewallRemovals(where),
+    firewallRemovals(where, inUse.seats),
     showJson<LinkInfo>('ip', ['address', 'show'], where),
     ...families.map((family) => showJson<RouteInfo>('ip', [family, 'route', 'show', 'table', 'all'], where)),
   ])
-  const devices = links.filter(({ ifalias }) => ifalias === DEVICE_ALIAS)
-  const words = [...planRoutes(routes.flat()), ...devices.map(({ ifname }) => `link delete dev ${ifname}`)]
+  const devices = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !inUse.devices.has(ifname))
+  const left = routes.flat().filter(({ dev, dst }) => !inUse.devices.has(dev ?? '') && !liesWithin(inUse.networks, dst))
+  const words = [...planRoutes(left), ...devices.map(({ ifname }) => `link delete dev ${ifname}`)]
   return {
     commands: [...rules, ...words.map((line) => ({ argv: ['ip', ...line.split(' ')] }))],
     addresses: devices.flatMap(({ addr_info }) => addr_info ?? []),
@@ -44,16 +55,13 @@ export async function takeAway({ argv, input }: FirewallCommand, where: InNamesp
 }
 
 /**
- * Takes away devices of ours but these: of a former VNI or backend. Resolves with their names. Only where no other
- * daemon runs, whose device would look the same.
+ * Takes away devices of ours but these: of a former VNI or backend. Resolves with their names. `kept` must name those of
+ * every daemon of the host: they look the same.
  * @throws FlanneletteError `host-command`
  */
-export async function removeOtherDevices(
-  devices: readonly string[],
-  where: InNamespace = {},
-): Promise<readonly string[]> {
+export async function removeOtherDevices(kept: readonly string[], where: InNamespace = {}): Promise<readonly string[]> {
   const links = await showJson<LinkInfo>('ip', ['link', 'show'], where)
-  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !devices.includes(ifname))
+  const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !kept.includes(ifname))
   const names = stale.map(({ ifname }) => ifname)
   await batch(
     'ip',

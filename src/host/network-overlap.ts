@@ -49,6 +49,12 @@ export function parseDestination(dst: string): Prefix | null {
   return parsePrefix(`${dst}/32`) ?? parseIpv6Prefix(`${dst}/128`)
 }
 
+/** Whether a route's destination lies inside one of these networks. */
+export function liesWithin(networks: readonly Prefix[], dst: string): boolean {
+  const prefix = parseDestination(dst)
+  return prefix !== null && networks.some((network) => containsPrefix(network, prefix))
+}
+
 /** Looks at the host's routes for both networks. @throws FlanneletteError `network-overlap`, `host-command` */
 export async function refuseNetworkOverlap(outline: VtepOutline, where: Pick<CommandOptions, 'namespace'> = {}) {
   const { network, ipv6Network } = outline

@@ -125,10 +125,9 @@ interface FamilyPlan {
 function planFamily({ name, link, routes, family, address, network }: FamilyPlan): string[] {
   const wanted = address === null ? null : `${formatAddress(address)}/${hostLength(family)}`
   const destination = network === null ? null : formatPrefix(network)
-  const mayBeOurs = (route: RouteInfo) => destination !== null || route.dev === name // else it is another device's
-  const ownRoutes = routes.filter((route) => isOurPeerRoute(route) && familyOf(route) === family && mayBeOurs(route))
+  const ownRoutes = routes.filter((route) => isOurPeerRoute(route) && route.dev === name && familyOf(route) === family)
   const inside = network === null ? [] : addressesIn(link, network)
-  const present = [...new Set([...inside, ...formerAddresses(name, link, ownRoutes)])]
+  const present = [...new Set([...inside, ...formerAddresses(link, ownRoutes)])]
   const plan: string[] = []
   if (wanted !== null && !present.includes(wanted)) plan.push(addAddress(wanted, name))
   if (address !== null && destination !== null) {
@@ -160,8 +159,8 @@ function familyOf(route: RouteInfo): AddressInfo['family'] {
  * Addresses that our routes into the device name as their source: of a former network, when the config has changed
  * since.
  */
-function formerAddresses(name: string, link: LinkInfo | null, ownRoutes: readonly RouteInfo[]): string[] {
-  const sources = ownRoutes.filter((route) => route.dev === name).map((route) => route.prefsrc)
+function formerAddresses(link: LinkInfo | null, ownRoutes: readonly RouteInfo[]): string[] {
+  const sources = ownRoutes.map((route) => route.prefsrc)
   const carried = (link?.addr_info ?? []).filter((info) => sources.includes(info.local))
   return carried.map((info) => `${info.local}/${info.prefixlen}`)
 }

@@ -1,12 +1,13 @@
 // Where a peer's packets go through one tunnel: which of its subnets lie behind which VTEP. The one reading of leases
 // for everything that forwards, be it our engine or the kernel.
 import { type Prefix, parseIpv6, type UnderlayAddress } from '../../dataplane/index.ts'
+import type { Encapsulation } from '../config/mtu.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 import { ipv6HalfOf, type Lease } from './lease.ts'
 
 /** Our own end of the tunnel. */
 export interface TunnelEnd {
-  readonly encapsulation: 'vxlan' | 'udp'
+  readonly encapsulation: Encapsulation
   /** An IPv6 one carries IPv6 subnets, by the second half of leases. */
   readonly underlayAddress: UnderlayAddress
   /** Whether an IPv4 tunnel carries IPv6 subnets as well. */

@@ -157,7 +157,9 @@ describe('two daemons on one host', () => {
     const before = traceOf(first)
     const second = startDaemon(rival)
     expect(await second.exited()).toBe(1)
-    expect(second.told).toEqual([expect.stringMatching(/flannel\.1 is held by another process; .*another VNI/)])
+    expect(second.told).toEqual([
+      expect.stringMatching(/flannel\.1 is the device of another daemon of this host \(pid \d+, .*Backend\.VNI/),
+    ])
     expect(traceOf(first)).toEqual(before)
     expect(existsSync(rival.subnetFile)).toBe(false)
     expect(one.status?.state).toBe('ready')

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { describe, expect, test } from 'vitest'
 import { parseIpv6Prefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
 import { Iptables } from '../../src/host/firewall/iptables.ts'
-import { FirewallKeeper } from '../../src/host/firewall/keeper.ts'
+import { FirewallKeeper, firewallRemovals } from '../../src/host/firewall/keeper.ts'
 import { forwardRules, masqueradeRules } from '../../src/host/firewall/rules.ts'
 import { holdFileLock } from '../../src/store/file-lock.ts'
 import { filterListing, IPV4, IPV6, natListing } from '../support/firewall-listings.ts'
@@ -58,6 +58,32 @@ test('rules of the variant that is not in use any more are found and removed; a 
   expect(list(namespace, 'iptables-legacy', 'nat')).toEqual(natListing(IPV4).slice(0, 4))
   expect(list(namespace, 'iptables-nft', 'filter')).toEqual(filterListing(IPV4).slice(0, 3))
 })
+
+test.each(['iptables', 'nftables'] as const)(
+  'two seats keep their rules apart with %s, and a third is tidied away',
+  async (mode) => {
+    const namespace = ownNamespace()
+    const wishes = { networks: [NETWORKS.ip], masquerade: true, forward: true, randomFully: true, mode }
+    const keepers = [1, 2, 3].map((seat) => new FirewallKeeper({ ...wishes, seat }, { namespace }))
+    for (const keeper of keepers) await keeper.sync()
+    const seats = () => {
+      const command = mode === 'iptables' ? ['iptables-save'] : ['nft', 'list', 'tables']
+      const text = execFileSync('ip', ['netns', 'exec', namespace, ...command], { encoding: 'utf8' })
+      const names = text.matchAll(mode === 'iptables' ? /^:FLANNEL-FWD(\S*)/gm : /flannel-ipv4(\S*)$/gm)
+      return [...names].map(([, seat]) => seat).sort()
+    }
+    expect(seats()).toEqual(['', '-2', '-3'])
+    for (const keeper of keepers) expect(await keeper.sync()).toEqual({ repaired: [], failures: [] })
+    await keepers[0]!.removeOthers(new Set([2]))
+    expect(seats()).toEqual(['', '-2'])
+    await keepers[0]!.remove()
+    expect(seats()).toEqual(['-2'])
+    expect(await keepers[1]!.sync()).toEqual({ repaired: [], failures: [] })
+    for (const { argv, input } of await firewallRemovals({ namespace }, new Set([2])))
+      throw new Error(`${argv} ${input}`)
+    expect(await firewallRemovals({ namespace })).not.toEqual([])
+  },
+)
 
 test('whoever else is changing rules is waited for', async () => {
   const namespace = ownNamespace()

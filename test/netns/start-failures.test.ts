@@ -256,7 +256,7 @@ test.each(['userspace', 'kernel'])(
 )
 
 test.each(['userspace', 'kernel'])(
-  'a second %s start under one address, with another VNI and port, is refused with the number of the first',
+  'a second %s start in one network, with another VNI and port, is refused with the number of the first',
   async (kind) => {
     const [host] = twoHosts()
     const running = startDaemon(host)
@@ -266,7 +266,11 @@ test.each(['userspace', 'kernel'])(
     const other = { ...host, stateDirectory: `${host.stateDirectory}-b`, subnetFile: `${host.subnetFile}-b` }
     const second = startDaemon(other, ['--dataplane', kind])
     expect(await second.exited()).toBe(1)
-    expect(second.told).toEqual([expect.stringMatching(/another daemon on this host \(pid \d+\) has .*192\.0\.2\.1/)])
+    expect(second.told).toEqual([
+      expect.stringMatching(
+        /10\.244\.0\.0\/16 is that of another daemon of this host \(pid \d+, .*; a host needs one daemon/,
+      ),
+    ])
     expect(leaseTexts(host)).toEqual(leases)
     expect(running.complaints).toEqual([])
     await running.ready(0)

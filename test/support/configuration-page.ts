@@ -89,20 +89,22 @@ start, which waits for it; a mistake is reported with its place.
 
 | key | default | about |
 |---|---|---|
-| \`Network\` | required | the pod network, IPv4 CIDR of unicast addresses; it must not cover the underlay, and no route of others may be for exactly it |
+| \`Network\` | required unless \`EnableIPv4\` is false | the pod network, IPv4 CIDR of unicast addresses; it must not cover the underlay, and no route of others may be for exactly it |
 | \`SubnetLen\` | 24, or prefix + 2 for networks smaller than /22 | prefix length of each node's subnet, at most 30 |
 | \`SubnetMin\`, \`SubnetMax\` | second and last subnet of \`Network\` | first and last subnet that may be given out |
-| \`EnableIPv4\` | true | false is refused: hosts talk over IPv4 |
-| \`EnableIPv6\` | false | pods have IPv6 addresses as well; needs \`Backend.IPv6OverIPv4\` |
+| \`EnableIPv4\` | true | false with \`EnableIPv6\`: pods and hosts have IPv6 alone |
+| \`EnableIPv6\` | false | pods have IPv6 addresses as well, and hosts a second VXLAN tunnel between theirs, by the device \`flannel-v6.VNI\`; backend \`vxlan\` only |
 | \`IPv6Network\` | required with \`EnableIPv6\` | the pod network of IPv6, a CIDR of unicast addresses |
 | \`IPv6SubnetLen\` | 64, or prefix + 2 for networks smaller than /62 | prefix length of each node's IPv6 subnet, at most 126 |
 | \`IPv6SubnetMin\`, \`IPv6SubnetMax\` | second and last subnet of \`IPv6Network\` | first and last IPv6 subnet that may be given out |
 | \`EnableNFTables\` | false | masquerade and forward rules in nftables form, in place of iptables ([differences](decisions/0017-rules-and-routes-on-the-host.md)) |
-| \`Backend.Type\` | required in \`Backend\`; without \`Backend\` it is \`udp\`, as flannel has it | this version runs \`vxlan\` and \`udp\` (IPv4 inside plain UDP; of the keys below it has \`Port\` only) |
-| \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name |
+| \`Backend.Type\` | required in \`Backend\`; without \`Backend\` it is \`udp\`, as flannel has it | \`vxlan\`; \`udp\` (IPv4 inside plain UDP; of the keys below it has \`Port\` only); \`alloc\` (a lease and nothing else, no keys); \`extension\` (commands). What each is for: [backends](backends.md) |
+| \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name, in hex behind an \`x\` where that would be too long |
 | \`Backend.Port\` | 8472; \`udp\`: 8285 | UDP port, equal on all nodes |
-| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less. The interface's is followed while the daemon runs; one that is given here is not |
-| \`Backend.IPv6OverIPv4\` | false | our own key: IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
+| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less, over IPv6 70. The interface's is followed while the daemon runs; one that is given here is not |
+| \`Backend.IPv6OverIPv4\` | false | our own key: with \`EnableIPv6\` there is no second tunnel, IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
+| \`Backend.PreStartupCommand\`, \`PostStartupCommand\`, \`SubnetAddCommand\`, \`SubnetRemoveCommand\` | none | \`extension\` only: [what runs when](backends.md#extension) |
+| \`Backend.Shell\` | false | \`extension\` only, our own key: \`/bin/sh -c\` reads the commands |
 | \`Backend.GBP\` | false | the marks of packets (group policy) cross the tunnel; equal on all nodes, which need \`--dataplane kernel\` or \`auto\`: the userspace dataplane refuses to start with it |
 | \`Backend.Learning\` | false | the kernel dataplane's device learns MACs; of no use, since leases name them all, and without effect on the userspace dataplane |
 | \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
@@ -111,15 +113,27 @@ start, which waits for it; a mistake is reported with its place.
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }
 \`\`\`
 
-With IPv6:
+With IPv6 beside IPv4, and alone:
 
 \`\`\`json
 {
   "Network": "10.244.0.0/16",
   "EnableIPv6": true, "IPv6Network": "fd00:10:244::/48",
-  "Backend": { "Type": "vxlan", "IPv6OverIPv4": true }
+  "Backend": { "Type": "vxlan" }
 }
 \`\`\`
+
+\`\`\`json
+{
+  "EnableIPv4": false,
+  "EnableIPv6": true, "IPv6Network": "fd00:10:244::/48",
+  "Backend": { "Type": "vxlan" }
+}
+\`\`\`
+
+Hosts need IPv6 addresses that reach each other, not only link-local ones, with both families on one interface. The IPv6 device needs an
+MTU of 1280, hence the interface one of 1350; \`FLANNEL_MTU\` is that of the IPv4 device where there is one
+([why](decisions/0026-tunnels-between-ipv6-addresses.md)).
 
 Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subnets. Forwarding of IPv6 on the host
 (\`net.ipv6.conf.all.forwarding\`) is the CNI plugin's to switch on, as with flannel.
@@ -133,9 +147,9 @@ Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subne
 | \`PREFIX/config\`, \`PREFIX/subnets/KEY\` in etcd | network config and leases, byte for byte as flannel writes them; a lease hangs on an etcd lease of 24 h, one without such is a reservation, which never expires |
 | \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |
 
-Two nodes on one host, each of a network of its own, need their own \`--subnet-file\`, \`--state-dir\` and VNI, and their networks a \`Port\`
-each unless both have \`--dataplane kernel\`, which alone can share one. Only one of them may write rules: the other gets
-\`--iptables-forward-rules=false\` and no \`--ip-masq\`.
+Several daemons on one host, each with a network of its own, need their own \`--subnet-file\`, \`--state-dir\`, VNI and range, and a
+\`Port\` each unless all have \`--dataplane kernel\`: see [backends](backends.md#several-networks-on-one-host). Commands without
+\`--state-dir\` mean the daemon of the usual directory, or the only one that runs.
 
 ## Exit codes
 

@@ -18,8 +18,17 @@ export const CHECKS: readonly Check[] = [
   ...POD_CHECKS,
 ]
 
-/** All findings, group by group. */
+/** What asks about a tunnel: its device, its port, its kernel, who sends into it. */
+const OF_A_TUNNEL = [
+  ...['tun-device', 'vxlan-module', 'udp-segments', 'udp-merging', 'offloads', 'silence', 'offenders', 'drops'],
+  ...['overlay-device', 'kernel-vtep', 'network-route', 'rp-filter', 'managed-device', 'mtu', 'port-owner'],
+  'firewall-port',
+]
+
+/** All findings, group by group. A node whose backend has no device is not asked for one. */
 export function examine(facts: Facts): Finding[] {
-  const findings = CHECKS.flatMap((check) => findingsOf(check, facts))
+  const hasTunnel = facts.view.status?.node?.device !== ''
+  const checks = CHECKS.filter(({ id }) => hasTunnel || !OF_A_TUNNEL.includes(id))
+  const findings = checks.flatMap((check) => findingsOf(check, facts))
   return GROUPS.flatMap((group) => findings.filter((finding) => finding.group === group))
 }

@@ -10,9 +10,26 @@ export interface ChainPlace {
   readonly comment: string
 }
 
-export const CHAINS: Readonly<Record<RuleSetName, ChainPlace>> = {
-  masquerade: { table: 'nat', hook: 'POSTROUTING', chain: 'FLANNEL-POSTRTG', comment: 'flanneld masq' },
-  forward: { table: 'filter', hook: 'FORWARD', chain: 'FLANNEL-FWD', comment: 'flanneld forward' },
+export const CHAINS: Readonly<Record<RuleSetName, ChainPlace>> = chainsOf(1)
+
+/** Of the daemon with that seat on its host: the first one has flannel's very names. */
+export function chainsOf(seat: number): Readonly<Record<RuleSetName, ChainPlace>> {
+  const [dashed, spaced] = seat === 1 ? ['', ''] : [`-${seat}`, ` ${seat}`]
+  return {
+    masquerade: {
+      table: 'nat',
+      hook: 'POSTROUTING',
+      chain: `FLANNEL-POSTRTG${dashed}`,
+      comment: `flanneld masq${spaced}`,
+    },
+    forward: { table: 'filter', hook: 'FORWARD', chain: `FLANNEL-FWD${dashed}`, comment: `flanneld forward${spaced}` },
+  }
+}
+
+/** Seats whose chains are in `iptables -S` of a whole table. */
+export function seatsInListing(listing: string): number[] {
+  const found = [...listing.matchAll(/^-N FLANNEL-(?:POSTRTG|FWD)(?:-(\d+))?$/gm)]
+  return found.map(([, number]) => Number(number ?? 1))
 }
 
 export interface ChainText {
@@ -23,8 +40,8 @@ export interface ChainText {
 }
 
 /** `randomFully`: masqueraded source ports are chosen at random. */
-export function chainText({ name, rules }: RuleSet, randomFully: boolean): ChainText {
-  const place = CHAINS[name]
+export function chainText({ name, rules }: RuleSet, randomFully: boolean, chains = CHAINS): ChainText {
+  const place = chains[name]
   return { jump: jumpTo(place), rules: rules.map((rule) => `-A ${place.chain} ${ruleWords(place, rule, randomFully)}`) }
 }
 

@@ -7,10 +7,12 @@ import {
   type ChainListing,
   type ChainPlace,
   type ChainText,
+  chainsOf,
   chainText,
   printedForm,
   type Repair,
   repair,
+  seatsInListing,
 } from './iptables-text.ts'
 import type { Family, RuleSet, RuleSetName } from './rules.ts'
 
@@ -43,6 +45,8 @@ export interface IptablesOptions {
   /** Masqueraded ports at random where the program can; default: not. */
   readonly randomFully?: boolean
   readonly alternative?: Alternative
+  /** Whose chains they are: the seat of the daemon on its host; default: 1. */
+  readonly seat?: number
 }
 
 /** `null`: nothing of ours. */
@@ -54,6 +58,7 @@ export class Iptables implements Firewall {
   readonly #options: IptablesOptions
   readonly #program: string
   readonly #where: InNamespace
+  readonly #chains: Readonly<Record<RuleSetName, ChainPlace>>
   #version: IptablesVersion | null = null
   /** What is not wanted was looked for, and is gone. */
   #tidy = false
@@ -64,6 +69,18 @@ export class Iptables implements Firewall {
     this.#options = options
     this.#program = `${family === 'ip' ? 'iptables' : 'ip6tables'}${options.alternative ?? ''}`
     this.#where = where
+    this.#chains = chainsOf(options.seat ?? 1)
+  }
+
+  /** Seats whose chains are there, whoever sits on them; the first one may have rules without a chain. */
+  async seats(): Promise<readonly number[]> {
+    const found = new Set([1])
+    for (const table of ['nat', 'filter']) {
+      if (!(await this.#mayHold(table))) continue
+      const { stdout } = await attempt([this.#program, '-w', String(LOCK_PATIENCE_S), '-t', table, '-S'], this.#where)
+      for (const seat of seatsInListing(stdout)) found.add(seat)
+    }
+    return [...found]
   }
 
   /** @throws FlanneletteError `host-command` when the program is missing */
@@ -76,7 +93,7 @@ export class Iptables implements Firewall {
     const repairs = await this.#repairs((name) => {
       const set = wanted.find((candidate) => candidate.name === name)
       if (set === undefined) return this.#tidy ? 'as it is' : null
-      return chainText(set, randomFully)
+      return chainText(set, randomFully, this.#chains)
     })
     if (repairs.length > 0) {
       const { argv, input } = this.#command(repairs)
@@ -99,7 +116,7 @@ export class Iptables implements Firewall {
   }
 
   async #repairs(wish: ChainWish): Promise<TableRepair[]> {
-    const places = RULE_SETS.map((name) => ({ place: CHAINS[name], wanted: wish(name) }))
+    const places = RULE_SETS.map((name) => ({ place: this.#chains[name], wanted: wish(name) }))
     const repairs: TableRepair[] = []
     for (const { place, wanted } of places) {
       if (wanted === 'as it is' || (wanted === null && !(await this.#mayHold(place.table)))) continue

@@ -3,7 +3,7 @@ import { attempt, type CommandOptions, commandFailure, isInstalled } from '../co
 import { kernelHasIpv6 } from '../sysctl.ts'
 import type { Firewall, FirewallCommand, FirewallMode } from './firewall.ts'
 import { type Alternative, Iptables } from './iptables.ts'
-import { Nftables } from './nftables.ts'
+import { Nftables, seatsWithTables } from './nftables.ts'
 import { FAMILIES, type Family, type FamilyNetworks, forwardRules, masqueradeRules, type RuleSet } from './rules.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
@@ -15,6 +15,8 @@ export interface FirewallWishes {
   readonly forward: boolean
   /** Masqueraded ports at random where program and kernel can. */
   readonly randomFully: boolean
+  /** Seat of the daemon on its host; default: 1. Chains and tables are named after it. */
+  readonly seat?: number
 }
 
 /** What was put right, and what kept families from being so. */
@@ -31,16 +33,19 @@ export class FirewallKeeper {
   constructor(wishes: FirewallWishes, where: InNamespace = {}) {
     this.#wishes = wishes
     this.#where = where
-    const { mode, randomFully } = wishes
+    const { mode, randomFully, seat = 1 } = wishes
     const wanted = ruleSets(wishes)
     const of = (family: Family) => wanted.filter((set) => set.family === family)
     const families = FAMILIES.filter((family) => of(family).length > 0)
     this.#firewalls =
       mode === 'iptables'
-        ? families.map((family) => ({ firewall: new Iptables(family, { randomFully }, where), wanted: of(family) }))
+        ? families.map((family) => ({
+            firewall: new Iptables(family, { randomFully, seat }, where),
+            wanted: of(family),
+          }))
         : wanted.length === 0
           ? []
-          : [{ firewall: new Nftables({ randomFully, families: kernelFamilies() }, where), wanted }]
+          : [{ firewall: new Nftables({ randomFully, families: kernelFamilies(), seat }, where), wanted }]
   }
 
   /** Whether there is anything to keep. */
@@ -58,10 +63,11 @@ export class FirewallKeeper {
   }
 
   /**
-   * Takes away what is ours by other programs, or of a family that is not wanted any more. Resolves with the commands.
+   * Takes away what is ours by other programs, of a family that is not wanted any more, or of seats on which nobody sits
+   * (`spared`: those of other daemons). Resolves with the commands.
    */
-  async removeOthers(): Promise<readonly FirewallCommand[]> {
-    const { mode } = this.#wishes
+  async removeOthers(spared: ReadonlySet<number> = new Set()): Promise<readonly FirewallCommand[]> {
+    const { mode, seat: own = 1 } = this.#wishes
     const kept = new Set<string>()
     if (mode === 'nftables') {
       if (this.keeps) kept.add('nft')
@@ -73,14 +79,15 @@ export class FirewallKeeper {
         if (variant !== null) kept.add(`${family}-${variant}`)
       }
     }
-    const commands = await removals(this.#where, (key) => !kept.has(key))
+    const commands = await removals(this.#where, (key, seat) => (seat === own ? !kept.has(key) : !spared.has(seat)))
     await runAll(commands, this.#where)
     return commands
   }
 
-  /** Takes away all that is ours, in any mode. @throws FlanneletteError `host-command`, `not-permitted` */
+  /** Takes away all that is this daemon's, in any mode. @throws FlanneletteError `host-command`, `not-permitted` */
   async remove(): Promise<void> {
-    await runAll(await removals(this.#where, () => true), this.#where)
+    const { seat: own = 1 } = this.#wishes
+    await runAll(await removals(this.#where, (_, seat) => seat === own), this.#where)
   }
 }
 
@@ -95,30 +102,53 @@ function kernelFamilies(): readonly Family[] {
   return kernelHasIpv6() ? FAMILIES : ['ip']
 }
 
-/** Commands that take away every rule of ours, whatever wrote it; programs that are not installed wrote none. */
-export function firewallRemovals(where: InNamespace = {}): Promise<readonly FirewallCommand[]> {
-  return removals(where, () => true)
+/**
+ * Commands that take away every rule of ours, whatever wrote it; programs that are not installed wrote none. `spared`:
+ * seats of daemons that run.
+ */
+export function firewallRemovals(
+  where: InNamespace = {},
+  spared: ReadonlySet<number> = new Set(),
+): Promise<readonly FirewallCommand[]> {
+  return removals(where, (_, seat) => !spared.has(seat))
 }
 
-async function removals(where: InNamespace, which: (key: string) => boolean): Promise<readonly FirewallCommand[]> {
+/** Whether what a program has written for a seat is to go. */
+type Which = (program: string, seat: number) => boolean
+
+async function removals(where: InNamespace, which: Which): Promise<readonly FirewallCommand[]> {
   const pending: Promise<readonly FirewallCommand[]>[] = []
   for (const family of kernelFamilies()) {
     for (const variant of ['nft', 'legacy'] as const) {
-      if (which(`${family}-${variant}`)) pending.push(variantRemoval(family, variant, where))
+      const goes = (seat: number) => which(`${family}-${variant}`, seat)
+      pending.push(variantRemoval(family, variant, where, goes))
     }
   }
-  if (which('nft') && isInstalled('nft')) pending.push(new Nftables({ randomFully: false }, where).removal())
+  if (isInstalled('nft')) pending.push(tableRemoval(where, (seat) => which('nft', seat)))
   return (await Promise.all(pending)).flat()
 }
 
+async function tableRemoval(where: InNamespace, goes: (seat: number) => boolean) {
+  const seats = (await seatsWithTables(where)).filter(goes)
+  const commands = seats.map((seat) => new Nftables({ randomFully: false, seat }, where).removal())
+  return (await Promise.all(commands)).flat()
+}
+
 /** By the variant's own name where the system has one, else by the plain name if that is this variant. */
-async function variantRemoval(family: Family, variant: 'nft' | 'legacy', where: InNamespace) {
+async function variantRemoval(
+  family: Family,
+  variant: 'nft' | 'legacy',
+  where: InNamespace,
+  goes: (seat: number) => boolean,
+) {
   const plain = family === 'ip' ? 'iptables' : 'ip6tables'
   const alternative: Alternative = isInstalled(`${plain}-${variant}`) ? `-${variant}` : ''
   if (!isInstalled(`${plain}${alternative}`)) return []
   const iptables = new Iptables(family, { alternative }, where)
   if (alternative === '' && (await iptables.variant()) !== variant) return []
-  return iptables.removal()
+  const seats = (await iptables.seats()).filter(goes)
+  const commands = seats.map((seat) => new Iptables(family, { alternative, seat }, where).removal())
+  return (await Promise.all(commands)).flat()
 }
 
 async function runAll(commands: readonly FirewallCommand[], where: InNamespace): Promise<void> {

@@ -49,6 +49,16 @@ async function daemonWith(current: () => DaemonStatus): Promise<string> {
   return directory
 }
 
+test.each([
+  ['none', 'no dataplane'],
+  ['commands', 'commands of the extension'],
+] as const)('a node whose packets we do not move (%s) says so, and claims no device', (dataplane, words) => {
+  const node = { ...HEALTHY.node!, device: '', vni: 0, port: 0, mtu: 1500 }
+  const text = textOf({ ...HEALTHY, dataplane, driver: 'none', node })
+  expect(text).toContain(` · ${words} · `)
+  expect(text).toMatch(/^device +none of its own, MTU 1500$/m)
+})
+
 describe('where the daemon is found', () => {
   test('is told to the command that comes next, when it is not the usual place', async () => {
     const directory = await daemonWith(() => HEALTHY)
@@ -146,6 +156,11 @@ describe('one screen', () => {
     const text = statusText(live(TROUBLED), { colour: false, unicode: false }, TAKEN_MS, true)
     expect(text).toMatch(/^FAIL 192/)
     expect([...text].filter((character) => character > '\x7f')).toEqual([])
+  })
+
+  test('says why a dataplane was taken that nobody named', () => {
+    const text = textOf({ ...HEALTHY, dataplane: 'kernel', dataplaneWhy: 'auto: this kernel has vxlan devices' })
+    expect(text).toContain('ready · kernel dataplane (auto: this kernel has vxlan devices) · pid 4242\n')
   })
 
   test('of a kernel dataplane, which counts for the whole device, leaves peers uncounted', () => {

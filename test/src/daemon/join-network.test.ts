@@ -29,9 +29,9 @@ describe('a start', () => {
     ['text that is no JSON', '{\n"Network"', 'config-invalid', /line 2/],
     [
       'a backend that is not supported',
-      '{"Network":"10.0.0.0/16","Backend":{"Type":"host-gw"}}',
+      '{"Network":"10.0.0.0/16","Backend":{"Type":"ipip"}}',
       'config-invalid',
-      /"host-gw".*"vxlan" and "udp"/,
+      /"ipip".*take "vxlan"/,
     ],
     ['IPv6 without a network', '{"Network":"10.0.0.0/16","EnableIPv6":true}', 'config-invalid', /IPv6Network/],
     [

@@ -65,6 +65,20 @@ const SYSTEM: readonly Row[] = [
     /"operation not supported"/,
   ],
   ['vxlan-module', 'no vxlan, no daemon yet', neverRun({ vxlan: 'absent' }), 'note', /"operation not supported"/],
+  [
+    'dataplane',
+    'auto took the kernel',
+    withStatus({ dataplane: 'kernel', dataplaneWhy: 'auto: this kernel has vxlan devices' }),
+    'ok',
+    /^kernel dataplane \(auto: this kernel has vxlan devices\)$/,
+  ],
+  [
+    'dataplane',
+    'auto took the engine, and vxlan is there by now',
+    withStatus({ dataplaneWhy: 'auto: this kernel has no vxlan devices' }, { vxlan: 'present' }),
+    'note',
+    /by now the kernel can make VXLAN devices/,
+  ],
   ['vxlan-module', 'modules out of sight', neverRun({ vxlan: 'unknown' }), 'unseen', /out of sight/],
   ['capability', 'none', healthy({ mayConfigure: { seen: true, value: false } }), 'error', /no CAP_NET_ADMIN/],
   [
@@ -235,6 +249,19 @@ describe('doctor as a whole', () => {
     const findings = examine(healthy())
     expect(findings.filter(({ severity }) => severity !== 'ok')).toEqual([])
     expect(CHECKS.map(({ id }) => id).filter((id) => !findings.some(({ check }) => check === id))).toEqual([])
+  })
+
+  test('asks a node whose backend has no device for none, nor for a port', () => {
+    const { node } = status()
+    const facts = withStatus({
+      dataplane: 'none',
+      driver: 'none',
+      node: { ...node!, device: '', vni: 0, port: 0 },
+    })
+    const findings = examine({ ...facts, tunProblem: 'ENOENT', udpPorts: { seen: true, value: [] }, vxlan: 'absent' })
+    expect(findings.filter(({ severity }) => severity === 'error' || severity === 'warning')).toEqual([])
+    expect(findings.map(({ check }) => check)).not.toContain('overlay-device')
+    expect(findings.map(({ check }) => check)).toContain('lease')
   })
 
   test('works on a host that no daemon has run on, without root: unseen, never thrown', () => {

@@ -18,6 +18,7 @@ const PLACE: LadderPlace = {
   port: 8472,
   outerDf: 'clear',
   ipv6: false,
+  ipv6Device: 'flannel.1',
 }
 
 /** The same with DF set. */

@@ -5,9 +5,11 @@ import { parsePrefix } from '../../../../dataplane/wire/prefix.ts'
 import {
   CHAINS,
   type ChainListing,
+  chainsOf,
   chainText,
   printedForm,
   repair,
+  seatsInListing,
 } from '../../../../src/host/firewall/iptables-text.ts'
 import { masqueradeRules } from '../../../../src/host/firewall/rules.ts'
 
@@ -125,5 +127,36 @@ describe('a fault is told', () => {
 
   test('none where all is right', () => {
     expect(repair(PLACE, WANTED, right)).toEqual({ faults: [], lines: [] })
+  })
+})
+
+describe('several daemons on one host', () => {
+  const SECOND = chainsOf(2)
+  const OTHERS = chainText(masqueradeRules(networks('10.77.0.0/16', '10.77.1.0/24')), true, SECOND)
+  const hook = [WANTED.jump, OTHERS.jump]
+
+  test.each([
+    ['first', PLACE, WANTED],
+    ['second', SECOND.masquerade, OTHERS],
+  ] as const)('the %s one finds its rules right beside those of the other', (_, place, text) => {
+    expect(repair(place, text, { hook, chain: text.rules })).toEqual({ faults: [], lines: [] })
+  })
+
+  test.each([
+    ['first', PLACE, WANTED],
+    ['second', SECOND.masquerade, OTHERS],
+  ] as const)('the %s one takes away its own jump and chain alone', (_, place, text) => {
+    const { lines } = repair(place, null, { hook, chain: text.rules })
+    expect(lines).toEqual([`:${place.chain} - [0:0]`, text.jump.replace('-A', '-D'), `-X ${place.chain}`])
+  })
+
+  test('are told by the names of their chains; the first one has flannel’s', () => {
+    const listing = [
+      '-P FORWARD ACCEPT',
+      ...[PLACE, SECOND.forward, chainsOf(12).masquerade].map(({ chain }) => `-N ${chain}`),
+    ]
+    expect(seatsInListing([...listing, '-N FLANNEL-FWD-MINE', '-A FORWARD -j FLANNEL-FWD-7'].join('\n'))).toEqual([
+      1, 2, 12,
+    ])
   })
 })

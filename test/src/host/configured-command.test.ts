@@ -1,0 +1,70 @@
+// Commands of the config as processes: their words, their output, their end.
+import { chmodSync, existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { type CommandRun, runConfigured, wordsOfCommand } from '../../../src/host/configured-command.ts'
+import { temporaryDirectory } from '../../support/temporary-directory.ts'
+
+const RUN: CommandRun = { variables: {}, environment: { PATH: process.env.PATH }, input: '\n', limitMs: 10_000 }
+
+/** A script that says which words it got, a line each. */
+function wordTeller(): string {
+  const path = join(temporaryDirectory(), 'tell')
+  writeFileSync(path, '#!/bin/sh\nfor word in "$@"; do echo "[$word]"; done\n')
+  chmodSync(path, 0o755)
+  return path
+}
+
+test.each([
+  ['a  b\tc\nd', ['a', 'b', 'c', 'd']],
+  [`$A \${A} x\${A}y $A_B`, ['1 2', '1 2', 'x1 2y', '']],
+  ['$$ $ ${ a$', ['$$', '$', '${', 'a$']],
+  ['"a b" ; c && d', ['"a', 'b"', ';', 'c', '&&', 'd']],
+])('%j becomes the words that flannel makes of it', (text, words) => {
+  expect(wordsOfCommand(text, { A: '1 2' })).toEqual(words)
+})
+
+test('a value never becomes a word, an option or a command of its own', async () => {
+  const evil = '-x $(touch /tmp/never); a b'
+  const text = `${wordTeller()} $EVIL end`
+  expect(await runConfigured({ text, shell: false }, { ...RUN, variables: { EVIL: evil } })).toEqual({
+    output: `[${evil}]\n[end]`,
+    failure: null,
+  })
+  expect(existsSync('/tmp/never')).toBe(false)
+})
+
+test('with a shell the text is the shell’s, and values are in its environment', async () => {
+  const run = { ...RUN, variables: { SUBNET: '10.5.2.0/24' }, input: 'of the peer\n' }
+  const text = 'read -r line; echo "$SUBNET: $line" | tr a-z A-Z; echo done >&2'
+  const { output, failure } = await runConfigured({ text, shell: true }, run)
+  expect(failure).toBeNull()
+  expect(output.split('\n').sort()).toEqual(['10.5.2.0/24: OF THE PEER', 'done'])
+})
+
+test.each([
+  ['false', 'exit code 1'],
+  ['/nonexistent/program', 'the program /nonexistent/program is missing'],
+  ['/etc/passwd', '/etc/passwd may not be run'],
+])('%s fails, and it is said how', async (text, failure) => {
+  expect(await runConfigured({ text, shell: false }, RUN)).toMatchObject({ failure })
+})
+
+test('a command that does not end is killed at its deadline, with what it has started', async () => {
+  const marker = join(temporaryDirectory(), 'survived')
+  const text = `echo begun; (sleep 1; touch ${marker}) & sleep 60`
+  const start = performance.now()
+  const { output, failure } = await runConfigured({ text, shell: true }, { ...RUN, limitMs: 300 })
+  expect({ output, failure }).toEqual({ output: 'begun', failure: 'no end within 0.3 s, killed' })
+  expect(performance.now() - start).toBeLessThan(3000)
+  await new Promise((resolve) => setTimeout(resolve, 1500))
+  expect(existsSync(marker)).toBe(false)
+})
+
+test('what a command leaves running holds nobody up, and lives on', async () => {
+  const start = performance.now()
+  const { output, failure } = await runConfigured({ text: 'sleep 20 & echo $!', shell: true }, RUN)
+  expect(failure).toBeNull()
+  expect(performance.now() - start).toBeLessThan(5000)
+  process.kill(Number(output), 'SIGKILL')
+})

@@ -6,7 +6,10 @@ export const DROP_REASONS = {
   'vnet-inconsistent': { where: 'outbound', about: 'the virtio-net header contradicts the packet behind it' },
   'no-route': { where: 'outbound', about: 'no lease covers the destination; the pod is told with ICMP' },
   'headers-too-long': { where: 'outbound', about: 'a super-packet whose headers are too long to be cut' },
-  'too-big': { where: 'outbound', about: 'larger than the MTU with DF set; the pod is told with ICMP' },
+  'too-big': {
+    where: 'outbound',
+    about: 'larger than the MTU, or than the way to the peer takes, with DF set; the pod is told with ICMP',
+  },
   'link-local-or-multicast': { where: 'outbound', about: 'multicast, broadcast or link-local noise of the host' },
   'tx-queue-full': { where: 'outbound', about: 'the socket stayed full for longer than the bounded wait' },
   'tx-nobufs': { where: 'outbound', about: 'the kernel had no buffer for the datagram (ENOBUFS) after retries' },

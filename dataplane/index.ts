@@ -13,6 +13,8 @@ export { isKernelAtLeast } from './io/kernel-release.ts'
 export { type Direction, STEPS, type Step, type StepKind } from './step.ts'
 export { formatAddress, formatIpv4, formatIpv6, formatMac, parseIpv4, parseIpv6, parseMac } from './wire/address.ts'
 export type { FieldNote } from './wire/field.ts'
+export { LEAST_MTU_BYTES as LEAST_IPV4_MTU_BYTES } from './wire/ipv4.ts'
+export { LEAST_MTU_BYTES as LEAST_IPV6_MTU_BYTES } from './wire/ipv6.ts'
 export { describeLayers, hexDump, type Layer } from './wire/layers.ts'
 export * from './wire/prefix.ts'
 export {
@@ -22,10 +24,13 @@ export {
   keepOverlayDevice,
   type OpenTun,
   type OpenUdpSocket,
+  type OuterDf,
   openDatagramSender,
   openOverlayDevice,
   openSendingSockets,
+  openUnderlayPaths,
   openUnderlaySockets,
+  type PathFds,
   rawDriverFailure,
   readDeviceMtu,
   receiveDatagramsOneByOne,

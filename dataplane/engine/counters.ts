@@ -45,6 +45,12 @@ const PLAIN = [
   'icmp.sent',
   'icmp.suppressed',
   'icmp.failed',
+  // larger than the way to the peer takes whole: left for the underlay to fragment
+  'outbound.oversized',
+  // what the kernel says of the way to a peer where DF is set: smaller or larger than before, or absurd
+  'path-mtu.lowered',
+  'path-mtu.raised',
+  'path-mtu.ignored',
   'socket.overflowed',
   // written by the main thread: threads that died of an error and were replaced
   'worker.restarts',

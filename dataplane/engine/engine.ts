@@ -49,6 +49,11 @@ export class Engine {
     this.#inbound.setMtu(mtuBytes)
   }
 
+  /** To be called now and then, at least once a second: see {@link Outbound.reviewPaths}. */
+  reviewPaths(): void {
+    this.#outbound.reviewPaths()
+  }
+
   /** Lets somebody look at every step, or nobody (`null`), which costs nothing. */
   setSink(sink: StepSink | null): void {
     this.#outbound.setSink(sink)

@@ -18,7 +18,7 @@ import { setHeaderChecksum } from './transport-checksum.ts'
 /** Bytes of the offender's payload that an ICMP error quotes behind its IP header (RFC 792). */
 const QUOTED_PAYLOAD_BYTES = 8
 /** An ICMPv6 error quotes as much as fits into the smallest MTU (RFC 4443 §2.4 c). */
-const MAX_IPV6_BYTES = 1280
+export const MAX_IPV6_BYTES = ipv6.LEAST_MTU_BYTES
 /** As flannel's: far enough for a pod on this host, no further. */
 const ANSWER_TTL = 8
 /** Answers to one source: a scan through unused addresses is not answered one by one. */

@@ -15,7 +15,6 @@
 import type { DropReason } from '../drop-reason.ts'
 import type { Encapsulation } from '../encap/encapsulation.ts'
 import { type ForwardingTable, NO_ENTRY } from '../forwarding/forwarding-table.ts'
-import { EINPROGRESS } from '../io/errno.ts'
 import type { PacketDevice } from '../io/packet-device.ts'
 import { SendBatch } from '../io/send-batch.ts'
 import type { Settled, UnderlaySocket } from '../io/underlay-socket.ts'
@@ -31,9 +30,12 @@ import { IcmpAnswer } from './icmp-answer.ts'
 import { InnerPacket } from './inner-packet.ts'
 import { Likeness } from './likeness.ts'
 import { checkOutbound, destinationOf, gsoTypeOf, vnetOf } from './outbound-check.ts'
+import { traceRead, traceSend } from './outbound-trace.ts'
 import { NARROW_ADDRESSES, type OuterAddresses } from './outer-addresses.ts'
 import { OwnSubnets } from './own-subnets.ts'
 import { packetId } from './packet-id.ts'
+import { PathLimits } from './path-limits.ts'
+import { PathRefusals } from './path-refusals.ts'
 import type { PeerActivity } from './peer-activity.ts'
 import { Segmenter } from './segment.ts'
 import { senderOf } from './sender-of.ts'
@@ -57,6 +59,7 @@ const READ_BYTES_CELL = cellOf('outbound.bytes.read')
 const READ_CALLS = cellOf('outbound.calls.read')
 const SUPER_PACKETS = cellOf('outbound.super-packets')
 const FOREIGN_SOURCE = cellOf('outbound.foreign-source')
+const OVERSIZED = cellOf('outbound.oversized')
 
 export interface OutboundParts {
   readonly memory: PacketMemory
@@ -81,6 +84,8 @@ export class Outbound {
   readonly #batch: SendBatch
   readonly #segmenter: Segmenter
   readonly #icmp: IcmpAnswer
+  readonly #limits: PathLimits
+  readonly #refusals: PathRefusals | null
   readonly #halves: readonly [number, number]
   #half: number
   #cursor: number
@@ -114,6 +119,10 @@ export class Outbound {
     this.#batch = new SendBatch(parts.memory, parts.socket.maxSegments)
     this.#segmenter = new Segmenter(parts.memory)
     this.#icmp = new IcmpAnswer(parts)
+    const paths = parts.socket.paths ?? null
+    this.#limits = new PathLimits({ ...parts, paths, encapBytes: this.#encapBytes, activity })
+    this.#refusals =
+      paths === null ? null : new PathRefusals(parts.memory, this.#icmp, this.#limits, paths, this.#encapBytes)
     this.#halves = [parts.memory.reserve(HALF_BYTES), parts.memory.reserve(HALF_BYTES)]
     this.#half = this.#halves[0]
     this.#cursor = this.#half
@@ -124,12 +133,18 @@ export class Outbound {
 
   replaceTable(table: ForwardingTable): void {
     this.#table = table
+    this.#limits.replaceTable(table)
     this.#likeness.forget()
   }
 
   setMtu(mtuBytes: number): void {
     this.#mtu = mtuBytes
     this.#likeness.forget()
+  }
+
+  /** Looks whether the ways to peers take more, or less, than they did; costs nothing while none is limited. */
+  reviewPaths(): void {
+    if (this.#limits.review(this.#mtu)) this.#likeness.forget()
   }
 
   setSink(sink: StepSink | null): void {
@@ -182,7 +197,7 @@ export class Outbound {
     const packet = this.#packet
     this.#likeness.forget()
     const id = sink === null ? 0 : packetId(this.#view, at, length)
-    if (sink !== null) this.#traceRead(sink, id, at, length)
+    if (sink !== null) traceRead(sink, this.#view, id, at, length)
     const reason = checkOutbound(this.#view, packet, at, length)
     if (reason !== null) {
       this.#drop(reason, id, at, Math.max(length, 0))
@@ -196,11 +211,12 @@ export class Outbound {
     }
     const gsoSize = gsoTypeOf(this.#view, at) === virtioNet.GSO_NONE ? 0 : virtioNet.getGsoSize(this.#view, vnetOf(at))
     const size = gsoSize === 0 ? packet.length : packet.headerBytes + gsoSize
-    const fits = size <= this.#mtu
-    sink?.step({ kind: 'fit', id, length: size, mtuBytes: this.#mtu })
-    if (!fits && !packet.routersMayFragment) {
+    const limit = this.#limits.count === 0 ? this.#mtu : this.#limits.whole(this.#table.peer(entry), this.#mtu)
+    const fits = size <= limit
+    sink?.step({ kind: 'fit', id, length: size, mtuBytes: limit })
+    if (!fits && !packet.routersMayFragment && size > this.#named(entry)) {
       this.#drop('too-big', id, at, length)
-      this.#icmp.tooBig(id, packet, this.#mtu)
+      this.#icmp.tooBig(id, packet, this.#named(entry))
       return
     }
     if (this.#parts.settings.countsHop && !takeHop(this.#memory, packet)) {
@@ -210,7 +226,9 @@ export class Outbound {
     }
     const isOwn = this.#own.containsSource(this.#view, packet)
     if (!isOwn) this.#counters.add(FOREIGN_SOURCE, 1)
-    packet.sender = senderOf(this.#view, packet, this.#parts.socket.senders)
+    packet.sender = this.#senderFor(fits)
+    if (!fits)
+      this.#counters.add(OVERSIZED, gsoSize === 0 ? 1 : Math.ceil((packet.length - packet.headerBytes) / gsoSize))
     if (gsoSize !== 0) {
       this.#superPacket(id, gsoSize, entry, !fits)
       return
@@ -220,6 +238,16 @@ export class Outbound {
     this.#likenessEntry = entry
     this.#prepare(id, entry)
     this.#add(id, entry, !fits)
+  }
+
+  #named(entry: number): number {
+    return this.#limits.named(this.#table.peer(entry), this.#mtu)
+  }
+
+  /** Where DF is set, what does not fit the way leaves without it. */
+  #senderFor(fits: boolean): number {
+    const { senders, paths } = this.#parts.socket
+    return fits || paths === undefined ? senderOf(this.#view, this.#packet, senders) : paths.fragmentingSender
   }
 
   /** Step 3. */
@@ -341,7 +369,10 @@ export class Outbound {
     batch.firstSerial = this.#messageSerial + 1
     this.#parts.socket.send(batch)
     countSent(this.#counters, batch, this.#encapBytes, this.#activity)
-    for (let message = 0; this.#sink !== null && message < batch.count; message++) this.#traceSend(this.#sink, message)
+    for (let message = 0; this.#sink !== null && message < batch.count; message++) {
+      traceSend(this.#sink, batch, message, this.#outer)
+    }
+    if (this.#refusals?.heed(batch, this.#mtu)) this.#likeness.forget()
     this.#messageSerial += batch.count
     batch.clear()
   }
@@ -360,33 +391,5 @@ export class Outbound {
     this.#counters.add(READ_BYTES_CELL, length)
     this.#counters.drop('outbound', reason, 1, length)
     this.#sink?.step({ kind: 'drop', id, direction: 'outbound', reason, at, length })
-  }
-
-  #traceRead(sink: StepSink, id: number, at: number, length: number): void {
-    const vnet = at - virtioNet.HEADER_LEN
-    sink.step({
-      kind: 'tun-read',
-      id,
-      at,
-      length,
-      gsoType: virtioNet.getGsoType(this.#view, vnet),
-      gsoSize: virtioNet.getGsoSize(this.#view, vnet),
-      needsChecksum: (virtioNet.getFlags(this.#view, vnet) & virtioNet.FLAG_NEEDS_CSUM) !== 0,
-    })
-  }
-
-  #traceSend(sink: StepSink, message: number): void {
-    const batch = this.#batch
-    if (batch.errno[message] === EINPROGRESS) return
-    sink.step({
-      kind: 'send',
-      message: this.#messageSerial + message + 1,
-      address: this.#outer.addressOf(batch.address[message]!),
-      port: batch.port[message]!,
-      packets: batch.packets[message]!,
-      bytes: batch.bytes[message]!,
-      segmentSize: batch.segmentSize(message),
-      errno: batch.errno[message]!,
-    })
   }
 }

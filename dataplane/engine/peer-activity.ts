@@ -10,7 +10,8 @@ const LAST_SENT = 2
 const RECEIVED_PACKETS = 3
 const RECEIVED_BYTES = 4
 const LAST_RECEIVED = 5
-const CELLS = 6
+const PATH_LIMIT = 6
+const CELLS = 7
 /** Of a cell's peer: there is none. */
 const NONE = -1
 
@@ -79,6 +80,17 @@ export class PeerActivity {
     cells[cell + LAST_RECEIVED] = this.#present
   }
 
+  /** Notes how large an inner packet the way to the peer takes, in bytes; 0 for no limit. */
+  limit(number: number, bytes: number): void {
+    const cell = this.#cellOf(number)
+    if (cell !== NONE) this.#cells[cell + PATH_LIMIT] = bytes
+  }
+
+  /** No peer has a limit. */
+  forgetLimits(): void {
+    for (let at = PATH_LIMIT; at < this.#cells.length; at += CELLS) this.#cells[at] = 0
+  }
+
   #cellOf(number: number): number {
     if (number !== this.#lastNumber) {
       const peer = this.#table.peers.indexOf(number)
@@ -110,6 +122,17 @@ export function addTraffic(
     const at = peer * CELLS
     add(total, address, isSilent(cells, at) ? NOTHING : trafficAt(cells, at))
   }
+}
+
+/** Largest inner packets that the ways to peers take, where that is known to be limited. Safe on any thread. */
+export function pathLimits(table: ForwardingTable, memory: SharedArrayBuffer): Map<UnderlayAddress, number> {
+  const cells = new Float64Array(memory)
+  const limits = new Map<UnderlayAddress, number>()
+  for (let peer = 0; peer < table.peers.count; peer++) {
+    const bytes = cells[peer * CELLS + PATH_LIMIT]!
+    if (bytes > 0) limits.set(table.peers.address(peer), bytes)
+  }
+  return limits
 }
 
 /** Adds up what several engines have noted. */

@@ -14,11 +14,21 @@ export interface Settled {
   readonly errno: number
 }
 
+/** What a socket can tell of the ways to receivers, and do about them. */
+export interface UnderlayPaths {
+  /** `sender` of messages that leave with DF clear, or may be fragmented here, whatever the socket does with others. */
+  readonly fragmentingSender: number
+  /** Largest UDP payload that goes to that receiver in one piece, as far as the kernel knows now; -errno when it does not. */
+  payloadTo(address: number, port: number): number
+}
+
 export interface UnderlaySocket {
   /** Segments that one send may carry (UDP_SEGMENT); 1 when the kernel cannot cut datagrams for us. */
   readonly maxSegments: number
   /** Source ports that a message can leave from, chosen by its `sender` (0 to this less one); 1 when absent. */
   readonly senders?: number
+  /** Present where DF is set on what is sent: a message that is too large for its path fails with EMSGSIZE then. */
+  readonly paths?: UnderlayPaths
   /**
    * Receives datagrams (or trains of equal-sized ones, see ReceiveSlots.segmentSize) without waiting, into the slots
    * from `slots.first` on, as far as they reach. Returns how many, 0 when there is nothing to receive now, or -errno.

@@ -15,6 +15,9 @@ import {
 import { checksumProblem, correctChecksum, fold, sumWords } from './internet-checksum.ts'
 import { describeOptions, type OptionName } from './options.ts'
 
+/** Every host takes packets of this size (RFC 791 §3.1), so no path is taken for smaller. */
+export const LEAST_MTU_BYTES = 576
+
 export const FIELDS = [
   { name: 'version', bit: 0, bits: 4, about: 'always 4' },
   { name: 'headerWords', bit: 4, bits: 4, about: 'header length in 32-bit words (IHL), 5 without options' },

@@ -16,6 +16,9 @@ import {
   writeFields,
 } from './field.ts'
 
+/** Every link takes packets of this size (RFC 8200 §5). */
+export const LEAST_MTU_BYTES = 1280
+
 export const FIELDS = [
   { name: 'version', bit: 0, bits: 4, about: 'always 6' },
   { name: 'dscp', bit: 4, bits: 6, about: 'class of service, upper part of the traffic class (RFC 2474)' },

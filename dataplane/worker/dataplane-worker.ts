@@ -6,6 +6,7 @@ import type { EngineSettings } from '../engine/settings.ts'
 import { encodeForwardingTable } from '../forwarding/forwarding-table.ts'
 import { OuterNumbers } from '../forwarding/outer-numbers.ts'
 import type { ForwardingEntry, UnderlayAddress } from '../forwarding/remote-vtep.ts'
+import type { PathFds } from '../io/linux/udp-open.ts'
 import { type Doorbell, makeDoorbell } from './descriptors.ts'
 import type { RawPorts, RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
 import { PeerLedger } from './peer-ledger.ts'
@@ -21,6 +22,8 @@ export interface DataplaneWorkerOptions {
   readonly socketFd: number
   /** Sockets that only send; see openSendingSockets. With none, all is sent from the service port. */
   readonly senderFds?: readonly number[]
+  /** See WorkerSetup; for the drivers `offload` and `plain`. */
+  readonly pathFds?: PathFds
   /** Tells the family of the sockets, IPv4 when absent; the raw driver needs it, and its source ports, besides. */
   readonly underlayAddress?: UnderlayAddress
   readonly rawPorts?: RawPorts
@@ -91,6 +94,11 @@ export class DataplaneWorker {
     return this.#ledger.traffic()
   }
 
+  /** Largest inner packets that ways to peers take, where they are limited; see PathLimits. */
+  pathLimits(): Map<UnderlayAddress, number> {
+    return this.#ledger.pathLimits()
+  }
+
   /**
    * Hands over a whole new table. Resolves with its generation once packets are forwarded by it, be it by the next
    * thread after one that died, or when the worker is stopped.
@@ -153,6 +161,7 @@ export class DataplaneWorker {
       driver = 'offload',
       socketFd,
       senderFds = [],
+      pathFds = null,
       underlayAddress = 0,
       rawPorts = { firstPort: 0, ports: 1 },
       maxSegments,
@@ -162,7 +171,19 @@ export class DataplaneWorker {
     } = this.#options
     const settings = { ...this.#options.settings, mtuBytes: this.#mtuBytes }
     return {
-      ...{ driver, socketFd, senderFds, underlayAddress, rawPorts, maxSegments, encapsulation, vni, mac, settings },
+      ...{
+        driver,
+        socketFd,
+        senderFds,
+        pathFds,
+        underlayAddress,
+        rawPorts,
+        maxSegments,
+        encapsulation,
+        vni,
+        mac,
+        settings,
+      },
       tunFd: this.#tunFd,
       wakeFd: this.#bell.fd,
       counters: this.counters.buffer,

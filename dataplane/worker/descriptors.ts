@@ -6,10 +6,10 @@ import type { Feature } from '../io/feature.ts'
 import type { DatagramSender } from '../io/linux/datagram-sender.ts'
 import type { OpenTun, TunFailure, TunOptions } from '../io/linux/tun.ts'
 import type { UdpGsoMode } from '../io/linux/udp-features.ts'
-import type { OpenUdpSocket, UdpFailure } from '../io/linux/udp-open.ts'
+import type { OpenUdpSocket, OuterDf, PathFds, UdpFailure } from '../io/linux/udp-open.ts'
 import type { RawFailure } from '../io/raw/raw-package.ts'
 
-export type { DatagramSender, OpenTun, OpenUdpSocket, TunFailure, UdpFailure, UdpGsoMode }
+export type { DatagramSender, OpenTun, OpenUdpSocket, OuterDf, PathFds, TunFailure, UdpFailure, UdpGsoMode }
 
 const EFD_CLOEXEC = 0x80000
 const EFD_NONBLOCK = 0x800
@@ -43,15 +43,22 @@ export async function openUnderlaySockets(
   address: UnderlayAddress,
   port: number,
   count: number,
+  outerDf: OuterDf,
 ): Promise<OpenUdpSocket[] | UdpFailure> {
   const { openUdpSockets } = await import('../io/linux/udp-open.ts')
-  return openUdpSockets(address, port, release(), count)
+  return openUdpSockets(address, port, release(), count, outerDf)
+}
+
+/** Opens what the ways to peers need where DF is set; see io/linux/udp-open.ts. */
+export async function openUnderlayPaths(address: UnderlayAddress): Promise<PathFds | UdpFailure> {
+  const { openPathSockets } = await import('../io/linux/udp-open.ts')
+  return openPathSockets(address)
 }
 
 /** Opens sockets that only send; see io/linux/udp-socket.ts. */
-export async function openSendingSockets(address: UnderlayAddress, count: number): Promise<number[]> {
+export async function openSendingSockets(address: UnderlayAddress, count: number, outerDf: OuterDf): Promise<number[]> {
   const { openSenders } = await import('../io/linux/udp-open.ts')
-  return openSenders(address, count)
+  return openSenders(address, count, outerDf)
 }
 
 /** Decides which offloads of a socket on `address` are used; see io/linux/udp-features.ts. Takes at most 150 ms. */

@@ -51,6 +51,7 @@ export function openDriver(
     ...{ fd: setup.socketFd, senderFds: setup.senderFds, maxSegments: setup.maxSegments },
     ...(isPlain ? { messagesPerCall: 1 } : {}),
     ...(wide === null ? {} : { addresses: wide }),
+    ...(setup.pathFds === null ? {} : { pathFds: setup.pathFds }),
   })
   const device = isPlain ? new HeaderlessDevice(memory, tun) : tun
   return { tun, device, socket, receiveFd: setup.socketFd, ...ALWAYS_READY, close: () => undefined }

@@ -4,6 +4,7 @@
 import type { Offender } from '../engine/offenders.ts'
 import type { EngineSettings } from '../engine/settings.ts'
 import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
+import type { PathFds } from '../io/linux/udp-open.ts'
 import type { Step } from '../step.ts'
 
 /**
@@ -25,6 +26,8 @@ export interface WorkerSetup {
   readonly socketFd: number
   /** Sockets that only send, one for each source port; with none, all is sent from the service port. */
   readonly senderFds: readonly number[]
+  /** Sockets for the ways to peers, where the others were opened with DF set; `null` where they were not. */
+  readonly pathFds: PathFds | null
   /** Own underlay address, of the sockets' family, and the ports of flows: what the raw driver writes into its headers. */
   readonly underlayAddress: UnderlayAddress
   readonly rawPorts: RawPorts

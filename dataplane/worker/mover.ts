@@ -83,6 +83,7 @@ export class Mover {
     // After a whole sleep too: should the bell ever fail to ring, what was said waits no longer than that.
     const going = (this.waits.ready(WAKE) === 0 && ready !== 0) || this.#obey()
     if (this.#nextMtu !== null && !this.#naps.isPaused) this.#takeMtu(this.#nextMtu)
+    this.#engine.reviewPaths()
     this.#move()
     this.tell()
     return going

@@ -1,6 +1,6 @@
 // The main thread's account of what passed between a worker and its peers: the memory of the table in force, and the
 // sums of those before it, so that a new table forgets nothing of peers that stay.
-import { activityMemory, addTraffic, mergeTraffic, type PeerTraffic } from '../engine/peer-activity.ts'
+import { activityMemory, addTraffic, mergeTraffic, type PeerTraffic, pathLimits } from '../engine/peer-activity.ts'
 import { ForwardingTable } from '../forwarding/forwarding-table.ts'
 import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
 
@@ -43,6 +43,12 @@ export class PeerLedger {
     keepOnly(total, latest)
     mergeTraffic(total, this.#past)
     return total
+  }
+
+  /** Limits of the ways to the latest table's peers. */
+  pathLimits(): Map<UnderlayAddress, number> {
+    const latest = this.#pages.at(-1)
+    return latest === undefined ? new Map() : pathLimits(latest.table, latest.memory)
   }
 }
 

@@ -3,6 +3,7 @@
 // port does not depend on who sends it.
 import { mergeTraffic, type PeerTraffic } from '../engine/peer-activity.ts'
 import type { ForwardingEntry, UnderlayAddress } from '../forwarding/remote-vtep.ts'
+import type { PathFds } from '../io/linux/udp-open.ts'
 import { DataplaneWorker, type DataplaneWorkerOptions } from './dataplane-worker.ts'
 import type { RecordedStep } from './messages.ts'
 
@@ -10,6 +11,7 @@ import type { RecordedStep } from './messages.ts'
 export interface WorkerQueue {
   readonly tunFd: number
   readonly socketFd: number
+  readonly pathFds?: PathFds
 }
 
 export type WorkerGroupOptions = Omit<DataplaneWorkerOptions, keyof WorkerQueue> & {
@@ -95,6 +97,17 @@ export class WorkerGroup {
     const total = new Map<UnderlayAddress, PeerTraffic>()
     for (const worker of this.workers) mergeTraffic(total, worker.traffic())
     return total
+  }
+
+  /** Largest inner packets that ways to peers take, by underlay address, where any worker knows a limit: the least. */
+  pathLimits(): Map<UnderlayAddress, number> {
+    const least = new Map<UnderlayAddress, number>()
+    for (const worker of this.workers) {
+      for (const [address, bytes] of worker.pathLimits()) {
+        least.set(address, Math.min(bytes, least.get(address) ?? bytes))
+      }
+    }
+    return least
   }
 
   /** Ends all threads; see DataplaneWorker.stop. */

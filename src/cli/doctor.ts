@@ -90,5 +90,5 @@ async function matrixOf({ view, elsewhere }: Facts): Promise<{ peers: PeerRow[];
   const place = elsewhere ? null : await placeOf(view.status)
   if (place === null) return { peers: [], findings: [] }
   const peers = await askPeers(view, place, realTools(view.status))
-  return { peers, findings: judgePeers(peers, view.status?.node ?? null) }
+  return { peers, findings: judgePeers(peers, view.status?.node ?? null, place) }
 }

@@ -94,7 +94,12 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
     return iso === null ? 'never' : `${formatSpan(nowMs - Date.parse(iso))} ago`
   }
   const hasWays = listed.some(({ ways }) => ways != null)
-  const columns = ['PEER', 'SUBNET', ...(hasWays ? ['WAY'] : []), 'STATE', 'LAST OUT', 'LAST IN', 'SENT', 'RECEIVED']
+  // Seldom there is any.
+  const limited = listed.some(({ pathMtu = null }) => pathMtu !== null)
+  const columns = [
+    ...['PEER', 'SUBNET', ...(hasWays ? ['WAY'] : []), 'STATE', 'LAST OUT', 'LAST IN', 'SENT', 'RECEIVED'],
+    ...(limited ? ['PATH MTU'] : []),
+  ]
   const rows = listed.map((peer) => {
     const { publicIp, subnet, traffic, ipv6Subnet, vtepMac, expiresAt } = peer
     const counts = [String(traffic?.sentPackets ?? '-'), String(traffic?.receivedPackets ?? '-')]
@@ -106,6 +111,7 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
       ago(traffic?.lastSent),
       ago(traffic?.lastReceived),
       ...counts,
+      ...(limited ? [String(peer.pathMtu ?? '-')] : []),
     ]
     return wide ? [...cells, ipv6Subnet ?? '-', vtepMac ?? '-', expiresAt ?? 'never'] : cells
   })

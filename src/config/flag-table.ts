@@ -139,6 +139,7 @@ export const FLAGS: readonly Flag[] = [
   choice('driver', 'kind', DRIVERS, 'how the userspace dataplane moves them', USERSPACE),
   choice('udp-gso', 'mode', ['auto', 'on', 'off'], 'trains of datagrams sent as one', USERSPACE),
   choice('tun-offload', 'mode', ['on', 'off'], 'super-packets and open checksums on the device', USERSPACE),
+  choice('outer-df', 'mode', ['clear', 'set'], 'DF of tunnel packets; set: pods are told of smaller MTUs on the way'),
   choice('source-check', 'mode', ['strict', 'peer', 'off'], 'whom to accept packets from', USERSPACE),
   flag(
     'source-allow',

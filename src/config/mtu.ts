@@ -1,12 +1,17 @@
 // How large an inner packet may be. The `MTU` of flannel's config is the underlay's: what encapsulation adds is
 // subtracted from it.
-import { OVERHEAD_BYTES, WIDE_OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import {
+  LEAST_IPV4_MTU_BYTES,
+  LEAST_IPV6_MTU_BYTES,
+  OVERHEAD_BYTES,
+  WIDE_OVERHEAD_BYTES,
+} from '../../dataplane/index.ts'
 
-/** Smallest MTU of an overlay, in bytes: every IPv4 host must take packets of this size, RFC 791 section 3.1. */
-export const SMALLEST_OVERLAY_BYTES = 576
+/** Smallest MTU of an overlay, in bytes. */
+export const SMALLEST_OVERLAY_BYTES = LEAST_IPV4_MTU_BYTES
 
-/** The same for an overlay that carries IPv6, RFC 8200 section 5; Linux takes IPv6 off a device with less. */
-const SMALLEST_IPV6_OVERLAY_BYTES = 1280
+/** The same for an overlay that carries IPv6; Linux takes IPv6 off a device with less. */
+const SMALLEST_IPV6_OVERLAY_BYTES = LEAST_IPV6_MTU_BYTES
 
 /** What is put around packets; `none` adds nothing. */
 export type Encapsulation = keyof typeof OVERHEAD_BYTES | 'none'

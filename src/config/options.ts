@@ -4,6 +4,7 @@ import {
   containsAddress,
   isUnicast,
   NON_UNICAST_IPV6_PREFIXES,
+  type OuterDf,
   type Prefix,
   parseIpv4,
   parseIpv6,
@@ -71,6 +72,7 @@ export interface RunOptions extends UnderlayWishes {
   readonly driver: WorkerDriver
   readonly udpGso: UdpGsoMode
   readonly tunOffload: boolean
+  readonly outerDf: OuterDf
   readonly sourceCheck: SourceCheckMode
   /** Inner sources that any peer may forward for others. */
   readonly sourceAllow: readonly Prefix[]
@@ -91,6 +93,8 @@ export function runOptions(values: FlagValues): RunOptions {
   const driver = values.choice<WorkerDriver>('driver')
   const workers = values.integer('workers')
   refuseWorkersOf(driver, workers)
+  const outerDf = values.choice<OuterDf>('outer-df')
+  if (outerDf === 'set') refuseOuterDf(values.choice<DataplaneKind>('dataplane'), driver)
   const etcd = etcdOf(values)
   return {
     store: values.text('store'),
@@ -114,6 +118,7 @@ export function runOptions(values: FlagValues): RunOptions {
     driver,
     udpGso: values.choice('udp-gso'),
     tunOffload: values.text('tun-offload') === 'on',
+    outerDf,
     sourceCheck: values.choice('source-check'),
     sourceAllow: values.list('source-allow').map(parseSourceAllow),
     workers,
@@ -234,6 +239,27 @@ export function refuseWorkersOf(driver: WorkerDriver, workers: number): void {
   if (workers === 1 || driver === 'offload' || driver === 'plain') return
   throw new FlanneletteError('usage', `--driver ${driver} has one worker, not ${workers}`, {
     remedy: 'leave --workers out, or use --driver offload',
+  })
+}
+
+/**
+ * Whoever sets DF must tell pods what passes. The kernel's VTEP tells nobody whose packets the host forwards; and to our own
+ * the kernel must say which packet was too large, which it does not for headers of our own, and Node does when the packet is
+ * gone. @throws FlanneletteError `usage`
+ */
+function refuseOuterDf(dataplane: DataplaneKind, driver: WorkerDriver): void {
+  if (dataplane !== 'userspace') {
+    throw new FlanneletteError(
+      'usage',
+      `--outer-df set is not for --dataplane ${dataplane}: the kernel would not tell pods`,
+      {
+        remedy: 'leave --outer-df out, or use --dataplane userspace',
+      },
+    )
+  }
+  if (driver === 'offload' || driver === 'plain') return
+  throw new FlanneletteError('usage', `--driver ${driver} cannot set DF on tunnel packets`, {
+    remedy: 'leave --outer-df out, or use --driver offload or plain',
   })
 }
 

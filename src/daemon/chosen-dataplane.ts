@@ -1,22 +1,29 @@
 // The dataplane of a daemon whose network config is still to be read: which one it is follows from the backend, which
-// `prepare` is the first to hear of. Until then, and for every tunnel, it is the one that the command line asked for.
-
+// `prepare` is the first to hear of. Until then, and where nothing else is called for, it is the usual one.
+import type { OuterDf } from '../../dataplane/index.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 
+/** What takes the place of the usual one for this backend, `null` where nothing does. */
+export type OtherDataplane = (outline: VtepOutline) => Dataplane | null | Promise<Dataplane | null>
+
 export class ChosenDataplane implements Dataplane {
-  readonly #other: (outline: VtepOutline) => Dataplane | null
+  readonly #other: OtherDataplane
   #chosen: Dataplane
 
-  /** `other`: what takes the place of the usual one for this backend, `null` where nothing does. */
-  constructor(usual: Dataplane, other: (outline: VtepOutline) => Dataplane | null) {
+  constructor(usual: Dataplane, other: OtherDataplane) {
     this.#chosen = usual
     this.#other = other
   }
 
-  prepare(outline: VtepOutline): Promise<void> {
-    this.#chosen = this.#other(outline) ?? this.#chosen
-    return this.#chosen.prepare(outline)
+  /** What it has come to. */
+  get inner(): Dataplane {
+    return this.#chosen
+  }
+
+  async prepare(outline: VtepOutline): Promise<void> {
+    this.#chosen = (await this.#other(outline)) ?? this.#chosen
+    await this.#chosen.prepare(outline)
   }
 
   get kind(): Dataplane['kind'] {
@@ -65,6 +72,14 @@ export class ChosenDataplane implements Dataplane {
 
   traffic(): ReturnType<Dataplane['traffic']> {
     return this.#chosen.traffic()
+  }
+
+  get outerDf(): OuterDf {
+    return this.#chosen.outerDf ?? 'clear'
+  }
+
+  pathLimits(): ReturnType<NonNullable<Dataplane['pathLimits']>> {
+    return this.#chosen.pathLimits?.() ?? new Map()
   }
 
   workerRestarts(): readonly number[] {

@@ -199,12 +199,13 @@ function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandsti
 }
 
 function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandstill): UserspaceDataplane {
-  const { driver, udpGso, tunOffload, sourceCheck, sourceAllow, workers, sourcePorts } = options
+  const { driver, udpGso, tunOffload, outerDf, sourceCheck, sourceAllow, workers, sourcePorts } = options
   return new UserspaceDataplane({
     log,
     driver,
     udpGso,
     tunOffload,
+    outerDf,
     sourceCheck,
     sourceAllow,
     workers,

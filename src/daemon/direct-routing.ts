@@ -16,8 +16,6 @@ import type { Lease } from '../lease/lease.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
 
 export class DirectRouting extends ChosenDataplane {
-  /** What it is around. */
-  readonly inner: Dataplane
   readonly #tools: RouteTools
   /** False: what a former run has left is taken away, and that is all. */
   #wanted = false
@@ -36,7 +34,6 @@ export class DirectRouting extends ChosenDataplane {
 
   constructor(inner: Dataplane, tools: RouteTools) {
     super(inner, () => null)
-    this.inner = inner
     this.#tools = tools
   }
 

@@ -1,12 +1,11 @@
 // The dataplane of a node as the agent sees it. Where IPv6 has a tunnel of its own there are two dataplanes behind it,
 // one for each family, with device, sockets and workers of their own; here they are one: begun together or not at all,
 // counted together. Else there is one, and this hands on.
-import type { Feature, Offender, PeerTraffic, RecordedStep, UnderlayAddress } from '../../dataplane/index.ts'
+import type { Feature, Offender, OuterDf, PeerTraffic, RecordedStep, UnderlayAddress } from '../../dataplane/index.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Traceable } from './api-server.ts'
-import { AutoDataplane } from './auto-dataplane.ts'
-import { DirectRouting } from './direct-routing.ts'
+import { ChosenDataplane } from './chosen-dataplane.ts'
 
 /** A dataplane whose steps may be watched. */
 type Part = Dataplane & Partial<Traceable>
@@ -40,6 +39,10 @@ export class FamilyDataplanes implements Dataplane, Traceable {
 
   get entropy(): string {
     return [...new Set(this.#parts.map(({ entropy }) => entropy))].join(', over IPv6 ')
+  }
+
+  get outerDf(): OuterDf {
+    return this.#first.outerDf ?? 'clear'
   }
 
   /** What the one does and the other does not is told of the one that does not. */
@@ -123,6 +126,10 @@ export class FamilyDataplanes implements Dataplane, Traceable {
     return first === null || second === null ? first : new Map([...first, ...second])
   }
 
+  pathLimits(): ReadonlyMap<UnderlayAddress, number> {
+    return new Map(this.#parts.flatMap((part) => [...(part.pathLimits?.() ?? [])]))
+  }
+
   workerRestarts(): readonly number[] {
     return this.#parts.flatMap((part) => part.workerRestarts())
   }
@@ -181,10 +188,9 @@ export class FamilyDataplanes implements Dataplane, Traceable {
   }
 }
 
-/** What moves the packets of a part: of one that chooses, what it has taken; of one around another, that. */
+/** What moves the packets of a part: of one that has chosen, or is around another, that. */
 function engineOf(part: Part): Part {
-  if (part instanceof DirectRouting) return engineOf(part.inner)
-  return part instanceof AutoDataplane ? (part.taken ?? part) : part
+  return part instanceof ChosenDataplane ? engineOf(part.inner) : part
 }
 
 /** Of a node with two devices the first one carries IPv4 only. */

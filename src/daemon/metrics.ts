@@ -22,6 +22,8 @@ export interface MetricFacts {
   readonly lostTraceRecords: number | null
   /** By public IP, 0 for a peer that nothing came from yet; `null` leaves peers out. */
   readonly peersLastReceive: readonly (readonly [node: string, seconds: number])[] | null
+  /** Largest packets of pods that reach peers whole, by public IP, where the way is known to take less than the MTU. */
+  readonly pathMtus: readonly (readonly [node: string, bytes: number])[]
 }
 
 type Labels = Readonly<Record<string, string>>
@@ -86,6 +88,12 @@ export class Metrics {
       'When a packet of that peer came last, 0 for never.',
       ['node'],
       ({ peersLastReceive }) => (peersLastReceive ?? []).map(([node, seconds]) => [seconds, { node }]),
+    )
+    this.#gauge(
+      'peer_path_mtu_bytes',
+      'Largest packet of pods that reaches the peer whole, where the way takes less than the MTU.',
+      ['node'],
+      ({ pathMtus }) => pathMtus.map(([node, bytes]) => [bytes, { node }]),
     )
   }
 

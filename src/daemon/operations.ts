@@ -132,6 +132,9 @@ export class Operations {
         options.metricsPeers && dataplane.traffic() !== null
           ? status.peers.map(({ publicIp, traffic }) => [publicIp, seconds(traffic?.lastReceived)] as const)
           : null,
+      pathMtus: status.peers.flatMap(({ publicIp, pathMtu }) =>
+        pathMtu === null || !options.metricsPeers ? [] : [[publicIp, pathMtu] as const],
+      ),
     }
   }
 }

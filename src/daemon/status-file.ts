@@ -55,6 +55,8 @@ export interface TrafficStatus {
 export interface PeerStatus extends LeaseStatus {
   /** `null`, as the traffic, where nobody counts per peer (the kernel). */
   readonly state: PeerState | null
+  /** Largest packet of pods that reaches it whole, in bytes, where the way is known to take less than the MTU; else `null`. */
+  readonly pathMtu: number | null
   readonly traffic: TrafficStatus | null
   /** Of each subnet how packets get there, and why; `null` where there is one way only. */
   readonly ways: readonly ({ readonly subnet: string } & PeerWay)[] | null
@@ -72,6 +74,8 @@ export interface DaemonStatus {
   /** By what the underlay can tell flows apart. */
   readonly entropy: string
   readonly driver: Dataplane['driver']
+  /** DF of tunnel packets. */
+  readonly outerDf: 'clear' | 'set'
   /** What the kernel does for the driver, by name; see dataplane/io/feature.ts. */
   readonly features: Readonly<Partial<Record<FeatureName, { readonly on: boolean; readonly why: string }>>>
   readonly store: { readonly name: string; readonly reachable: boolean; readonly why: string }
@@ -151,6 +155,7 @@ export function statusOf(
     dataplaneWhy: dataplane.why ?? null,
     entropy: dataplane.entropy,
     driver: dataplane.driver,
+    outerDf: dataplane.outerDf ?? 'clear',
     features: Object.fromEntries(dataplane.features().map(({ name, on, why }) => [name, { on, why }])),
     store: agent.store,
     node: local === null ? null : nodeStatus(local),
@@ -254,6 +259,7 @@ const CLOCK_STEP_MS = 1000
 function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Clock, watch: PeerWatch): PeerStatus[] {
   const nowMs = monotonicMs()
   const traffic = dataplane.traffic()
+  const limits = dataplane.pathLimits?.()
   const states = watch.look(traffic ?? new Map(), nowMs)
   const ways = dataplane.ways?.() ?? null
   const offsetMs = clock.wallMs() - nowMs
@@ -265,7 +271,7 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
     return { sentPackets, sentBytes, lastSent, receivedPackets, receivedBytes, lastReceived }
   }
   return peers.map((lease) => {
-    const { seen, state } = bothTunnels(lease, traffic, states)
+    const { seen, state, pathMtu } = bothTunnels(lease, traffic, states, limits)
     // Field by field: a spread into a larger object takes V8 forty times as long.
     const {
       subnet,
@@ -279,7 +285,7 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
     } = leaseStatus(lease)
     const inTraffic = seen === undefined ? null : trafficInWords(seen)
     const words = { subnet, ipv6Subnet, publicIp, publicIpv6, backendType, vtepMac, expiresAt, revision }
-    return Object.assign(words, { state, traffic: inTraffic, ways: waysTo(lease, ways) })
+    return Object.assign(words, { state, traffic: inTraffic, pathMtu, ways: waysTo(lease, ways) })
   })
 }
 
@@ -299,15 +305,18 @@ function bothTunnels(
   { attributes }: Lease,
   traffic: ReadonlyMap<UnderlayAddress, PeerTraffic> | null,
   states: ReadonlyMap<UnderlayAddress, PeerState>,
-): { readonly seen: PeerTraffic | undefined; readonly state: PeerState | null } {
+  limits: ReadonlyMap<UnderlayAddress, number> | undefined,
+): { readonly seen: PeerTraffic | undefined } & Pick<PeerStatus, 'state' | 'pathMtu'> {
   const first = identityOf(attributes)
   const second = attributes.publicIpv6 === null ? null : parseIpv6(attributes.publicIpv6)
   const [seen, other] = [traffic?.get(first), second === null || second === first ? undefined : traffic?.get(second)]
   const own = states.get(first) ?? null
-  if (second === null || other === undefined) return { seen, state: own }
-  if (seen === undefined) return { seen: other, state: states.get(second) ?? null }
+  const least = Math.min(limits?.get(first) ?? Infinity, limits?.get(second ?? first) ?? Infinity)
+  const pathMtu = least === Infinity ? null : least
+  if (second === null || other === undefined) return { seen, state: own, pathMtu }
+  if (seen === undefined) return { seen: other, state: states.get(second) ?? null, pathMtu }
   const state = STATES.find((one) => one === own || one === states.get(second)) ?? null
-  return { seen: sumOf(seen, other), state }
+  return { seen: sumOf(seen, other), state, pathMtu }
 }
 
 function sumOf(a: PeerTraffic, b: PeerTraffic): PeerTraffic {

@@ -5,8 +5,11 @@ import {
   errno,
   formatAddress,
   type OpenUdpSocket,
+  type OuterDf,
   openSendingSockets,
+  openUnderlayPaths,
   openUnderlaySockets,
+  type PathFds,
   type RawPorts,
   rawDriverFailure,
   type UnderlayAddress,
@@ -22,6 +25,8 @@ export interface UnderlaySockets {
   readonly receiving: readonly OpenUdpSocket[]
   /** One for each source port; empty when all is sent from the service port. */
   readonly sendingFds: readonly number[]
+  /** Where DF is set: one pair for each worker; else empty. */
+  readonly paths: readonly PathFds[]
   /** The ports that the raw driver writes into its headers. */
   readonly rawPorts: RawPorts
   /** Source ports that were asked for and could not be had. */
@@ -31,6 +36,7 @@ export interface UnderlaySockets {
 export interface UnderlaySocketsWanted {
   readonly driver: WorkerDriver
   readonly workers: number
+  readonly outerDf: OuterDf
   /** Source ports; 1 is the service port alone. */
   readonly sourcePorts: number
 }
@@ -46,23 +52,56 @@ export async function openSockets(
 ): Promise<UnderlaySockets> {
   const { underlayAddress, port } = local
   if (wanted.driver === 'raw') await refuseWithoutRawSocket()
-  const receiving = await openUnderlaySockets(underlayAddress, port, wanted.workers)
+  const receiving = await openUnderlaySockets(underlayAddress, port, wanted.workers, wanted.outerDf)
   if ('step' in receiving) throw socketError(underlayAddress, port, receiving.errno)
+  const paths = await openPaths(local, wanted, receiving)
   const rawPorts = { firstPort: port, ports: 1 }
-  if (wanted.sourcePorts <= 1) return { receiving, sendingFds: [], rawPorts, missingPorts: 0 }
+  if (wanted.sourcePorts <= 1) return { receiving, sendingFds: [], paths, rawPorts, missingPorts: 0 }
   // Headers of our own need no socket for each port: any of the kernel's range, as its own VTEP has it.
-  if (wanted.driver === 'raw') return { receiving, sendingFds: [], rawPorts: localPortRange(), missingPorts: 0 }
-  const sendingFds = await openSendingSockets(underlayAddress, wanted.sourcePorts)
+  if (wanted.driver === 'raw') return { receiving, sendingFds: [], paths, rawPorts: localPortRange(), missingPorts: 0 }
+  const sendingFds = await openSendingSockets(underlayAddress, wanted.sourcePorts, wanted.outerDf)
   if (sendingFds.length < wanted.sourcePorts) {
     const got = `${sendingFds.length} of ${wanted.sourcePorts} source ports could be opened`
     log.warn('source-ports-reduced', `${got}: flows spread less over links and cores of the underlay`)
   }
-  return { receiving, sendingFds, rawPorts, missingPorts: wanted.sourcePorts - sendingFds.length }
+  return { receiving, sendingFds, paths, rawPorts, missingPorts: wanted.sourcePorts - sendingFds.length }
 }
 
-export async function closeSockets({ receiving, sendingFds }: UnderlaySockets): Promise<void> {
+/** A pair for each worker where DF is set. Without them nobody would be told: `receiving` is closed then as well. */
+async function openPaths(
+  { underlayAddress, port }: VtepOutline,
+  { outerDf, workers }: UnderlaySocketsWanted,
+  receiving: readonly OpenUdpSocket[],
+): Promise<PathFds[]> {
+  const paths: PathFds[] = []
+  while (outerDf === 'set' && paths.length < workers) {
+    const opened = await openUnderlayPaths(underlayAddress)
+    if ('step' in opened) {
+      await closeSockets({ receiving, sendingFds: [], paths })
+      throw socketError(underlayAddress, port, opened.errno)
+    }
+    paths.push(opened)
+  }
+  return paths
+}
+
+export async function closeSockets({
+  receiving,
+  sendingFds,
+  paths,
+}: Pick<UnderlaySockets, 'receiving' | 'sendingFds' | 'paths'>): Promise<void> {
   for (const { fd } of receiving) await closeDescriptor(fd)
   for (const fd of sendingFds) await closeDescriptor(fd)
+  for (const { fragmentingFd, probeFd } of paths) {
+    await closeDescriptor(fragmentingFd)
+    await closeDescriptor(probeFd)
+  }
+}
+
+/** What the worker of that index has for itself. */
+export function socketsOfWorker({ receiving, paths }: UnderlaySockets, index: number) {
+  const pathFds = paths[index]
+  return { socketFd: receiving[index]!.fd, ...(pathFds === undefined ? {} : { pathFds }) }
 }
 
 /** How flows are told apart from outside, in words for the status. */

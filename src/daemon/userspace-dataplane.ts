@@ -2,13 +2,13 @@
 // refused is tried before anything is left behind.
 import {
   type Feature,
-  type FeatureName,
   formatAddress,
   formatPrefix,
   keepOverlayDevice,
   mergeTraffic,
   type Offender,
   type OpenTun,
+  type OuterDf,
   type PeerTraffic,
   type RecordedStep,
   type UnderlayAddress,
@@ -28,11 +28,12 @@ import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { findOwnVtep, REHEARSAL_DEVICE, removeOwnVtep } from './changeover.ts'
 import { findFeatures } from './driver-features.ts'
+import { engineSettings } from './engine-settings.ts'
 import { FeatureReport } from './feature-report.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
 import { closeAll, dress, isDressed, openDevice, refuseGroupPolicy, transmitDropped } from './overlay-device.ts'
 import { RecentOffenders } from './recent-offenders.ts'
-import { closeSockets, entropyOf, openSockets, type UnderlaySockets } from './underlay-sockets.ts'
+import { closeSockets, entropyOf, openSockets, socketsOfWorker, type UnderlaySockets } from './underlay-sockets.ts'
 
 /** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
@@ -40,7 +41,7 @@ const TEND_MS = 1000
 export interface UserspaceOptions
   extends Pick<
     RunOptions,
-    'driver' | 'udpGso' | 'tunOffload' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
+    'driver' | 'udpGso' | 'tunOffload' | 'outerDf' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
   > {
   readonly log: Log
   /** Workers stood still for so many milliseconds of CLOCK_MONOTONIC; whether they may go on. Absent: they may. */
@@ -50,6 +51,7 @@ export interface UserspaceOptions
 export class UserspaceDataplane implements Dataplane {
   readonly kind = 'userspace'
   readonly driver: WorkerDriver
+  readonly outerDf: OuterDf
   readonly #options: UserspaceOptions
   readonly #report: FeatureReport
   readonly #offenders: RecentOffenders
@@ -78,6 +80,7 @@ export class UserspaceDataplane implements Dataplane {
 
   constructor(options: UserspaceOptions) {
     this.driver = options.driver
+    this.outerDf = options.outerDf
     this.#options = options
     this.#report = new FeatureReport(options.log)
     this.#offenders = new RecentOffenders(options.log)
@@ -128,10 +131,9 @@ export class UserspaceDataplane implements Dataplane {
     const ends = { tun: this.#tuns[0]!, receiving: sockets.receiving, underlayAddress: local.underlayAddress }
     const { maxSegments, features } = await findFeatures(this.#options, ends)
     this.#report.begin(features, this.#counted)
-    const joins = (name: FeatureName) => features.some((feature) => feature.name === name && feature.on)
     this.#workers = await WorkerGroup.start({
       driver: this.driver,
-      queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, socketFd: sockets.receiving[index]!.fd })),
+      queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, ...socketsOfWorker(sockets, index) })),
       senderFds: sockets.sendingFds,
       underlayAddress: local.underlayAddress,
       rawPorts: sockets.rawPorts,
@@ -139,18 +141,7 @@ export class UserspaceDataplane implements Dataplane {
       encapsulation: tunnelOf(local.encapsulation),
       vni: local.vni,
       mac: local.mac,
-      settings: {
-        overlayAddress: local.subnet?.address ?? null,
-        overlayIpv6: local.ipv6Subnet?.address ?? null,
-        subnet: local.subnet,
-        ipv6Subnet: local.ipv6Subnet,
-        countsHop: local.encapsulation === 'udp',
-        mtuBytes: local.mtuBytes,
-        sourceCheck: this.#options.sourceCheck,
-        sourceAllow: this.#options.sourceAllow,
-        mergeTcp: joins('tun-gso-tcp4'),
-        mergeUdp: joins('tun-gso-udp'),
-      },
+      settings: engineSettings(local, this.#options, features),
       // Workers made anew go on with the table of those before: it keeps its number.
       generation: Math.max(this.#generation - 1, 0),
       onReport: (report) => this.#hear(report),
@@ -260,6 +251,10 @@ export class UserspaceDataplane implements Dataplane {
     if (traffic === undefined) return this.#pastTraffic
     mergeTraffic(traffic, this.#pastTraffic ?? new Map())
     return traffic
+  }
+
+  pathLimits(): ReadonlyMap<UnderlayAddress, number> {
+    return this.#workers?.pathLimits() ?? new Map()
   }
 
   workerRestarts(): readonly number[] {

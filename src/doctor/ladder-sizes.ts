@@ -33,8 +33,21 @@ export async function sizesRung(
   return judgeSizes(place, tunnel, above, underlay)
 }
 
-function toAnswer({ received, tooBig }: EchoResult): SizeAnswer {
+export function toAnswer({ received, tooBig }: EchoResult): SizeAnswer {
   return { passes: received > 0, limitBytes: tooBig?.limitBytes ?? null }
+}
+
+/** What to do where larger packets just vanish. `largest`: of pods, in bytes, that pass. */
+export function holeAdvice(place: LadderPlace, largest: number): string {
+  const passes = largest + place.overheadBytes
+  const guess = `the underlay seems to pass ${passes}: set Backend.MTU to ${passes} on all nodes, or find what drops larger UDP`
+  return guess + unlessTold(place)
+}
+
+/** With DF set it is not the small path alone that makes a hole, but that nobody hears of it. */
+function unlessTold({ outerDf }: LadderPlace): string {
+  if (outerDf === 'clear') return ''
+  return '; or let ICMP "fragmentation needed" of the routers reach the nodes; or run them with --outer-df clear'
 }
 
 /** `above`: one byte more than the device should take. `underlay`: `null` when it does not answer. */
@@ -61,11 +74,14 @@ export function judgeSizes(
     const hole = `${largest === 0 ? SMALLEST_BYTES : largest + 1} to ${expected} ${tunnel.namedBytes === null ? 'vanish' : `are refused (limit named: ${tunnel.namedBytes})`}`
     const text = `${largest === 0 ? 'nothing large' : largest} passes, ${hole}; expected ${expected} (${needed})`
     if (tooLarge) return rung('bad', text, `set Backend.MTU to ${whole} or leave it out, then restart the daemons`)
-    if (holed) return rung('bad', text, advice(path))
+    if (place.outerDf === 'set' && largest > 0 && largest === tunnel.namedBytes) {
+      return rung('warning', `${text}; pods are told and adapt`, advice(largest + overheadBytes))
+    }
+    if (holed) return rung('bad', text, advice(path) + unlessTold(place))
     const guess =
       largest === 0
         ? `what drops large UDP between the nodes? tracepath -n -l ${whole} here and there`
-        : `the underlay seems to pass ${largest + overheadBytes}: set Backend.MTU to ${largest + overheadBytes} on all nodes, or find what drops larger UDP`
+        : holeAdvice(place, largest)
     return rung('bad', text, guess)
   }
   const limit = above.passes ? `${expected + 1} passes too` : `${expected + 1} too big for the tunnel (${needed})`

@@ -3,6 +3,8 @@ import type { DaemonStatus, LeaseStatus } from '../daemon/status-file.ts'
 import type { EchoOptions } from '../host/echo.ts'
 import { silenceAdvice } from './checks/daemon.ts'
 import { docsOf, error, type Finding, note, type Remark, warning } from './finding.ts'
+import { holeAdvice, toAnswer } from './ladder-sizes.ts'
+import { measure, type RulerResult } from './mtu-ruler.ts'
 import type { NodeView } from './node-view.ts'
 import type { LadderPlace, LadderTools } from './rung.ts'
 import { ipv6VtepAddress, subnetOf, vtepAddress } from './target.ts'
@@ -20,6 +22,8 @@ export interface PeerRow {
   /** Whether a packet as large as the overlay's MTU passes whole, and one half as large again when it may be cut. */
   readonly whole: boolean
   readonly fragmented: boolean
+  /** What was found out of a size that does not pass whole; absent where it does, or nothing passes the tunnel. */
+  readonly sizes?: RulerResult
 }
 
 /** Peers asked at the same time. */
@@ -61,6 +65,9 @@ async function askPeer(
     ask(vtep, { packetBytes: Math.floor(overlayMtuBytes * 1.5) }),
     ipv6Vtep === null ? null : ask(ipv6Vtep),
   ])
+  const holed = tunnel.received > 0 && whole.received === 0
+  const askSize = async (packetBytes: number) => toAnswer(await ask(vtep, { packetBytes, dontFragment: true }))
+  const sizes = holed ? await measure(overlayMtuBytes, askSize) : null
   return {
     publicIp,
     subnet: subnetText,
@@ -68,13 +75,28 @@ async function askPeer(
     underlayMs: underlay.averageMs,
     vtepMs: tunnel.averageMs,
     ...(ipv6 === null ? {} : { ipv6Ms: ipv6.averageMs }),
-    whole: whole.received > 0,
+    whole: whole.received > 0 || sizes?.largestBytes === overlayMtuBytes,
+    // Two late answers are no hole.
+    ...(sizes !== null && sizes.largestBytes !== overlayMtuBytes ? { sizes } : {}),
     fragmented: fragmented.received > 0,
   }
 }
 
+/** Packets of the overlay's MTU do not reach a peer: somebody says so, or they vanish. */
+function holeIn({ sizes, publicIp }: PeerRow, name: string, place: LadderPlace): Remark {
+  const { largestBytes: largest, namedBytes } = sizes ?? { largestBytes: null, namedBytes: null }
+  const whole = place.overlayMtuBytes
+  const ping = `flannelette ping ${publicIp}`
+  if (largest === null) return error(`${name} gets small packets only: there is a hole in the MTU`, ping)
+  if (place.outerDf === 'set' && largest === namedBytes) {
+    return note(`${name} takes packets of pods up to ${largest} of ${whole} bytes; pods are told`, ping)
+  }
+  const message = `${name} gets packets of pods up to ${largest} bytes, those of ${largest + 1} to ${whole} vanish: there is a hole in the MTU`
+  return error(message, `${holeAdvice(place, largest)}; ${ping}`)
+}
+
 /** What the rows mean: one finding for each peer that is not well. */
-export function judgePeers(rows: readonly PeerRow[], node: DaemonStatus['node']): Finding[] {
+export function judgePeers(rows: readonly PeerRow[], node: DaemonStatus['node'], place: LadderPlace): Finding[] {
   const unwell = rows.flatMap((row): Remark[] => {
     const name = `${row.publicIp} (${row.subnet})`
     const ping = `flannelette ping ${row.publicIp}`
@@ -94,7 +116,7 @@ export function judgePeers(rows: readonly PeerRow[], node: DaemonStatus['node'])
       return [error(message, silenceAdvice(node, row))]
     }
     if (row.ipv6Ms === null) return [error(`${name} is reached by IPv4, but not by IPv6`, ping)]
-    if (!row.whole) return [error(`${name} gets small packets only: there is a hole in the MTU`, ping)]
+    if (!row.whole) return [holeIn(row, name, place)]
     if (!row.fragmented) {
       return [warning(`${name} does not get packets that are cut in two`, 'does a firewall on the way drop fragments?')]
     }

@@ -23,6 +23,7 @@ export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace 
     overlayMtuBytes: node.mtu,
     overheadBytes: overhead,
     port: node.port,
+    outerDf: status?.outerDf ?? 'clear',
     ipv6: node.overlayIpv6 !== null,
     ipv6Device: node.ipv6Device?.device ?? node.device,
   }

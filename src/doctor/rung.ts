@@ -43,6 +43,8 @@ export interface LadderPlace {
   readonly overheadBytes: number
   /** 0 for none. */
   readonly port: number
+  /** DF of tunnel packets: where it is set, a path that takes less must be made known by ICMP. */
+  readonly outerDf: 'clear' | 'set'
   /** Whether this node carries IPv6 as well. */
   readonly ipv6: boolean
   /** By which device: `overlayDevice` unless IPv6 has one of its own. */

@@ -4,6 +4,7 @@ import type {
   Ipv4Prefix,
   Ipv6Prefix,
   Offender,
+  OuterDf,
   PeerTraffic,
   UnderlayAddress,
   WorkerDriver,
@@ -121,6 +122,13 @@ export interface Dataplane {
    * nobody counts per peer.
    */
   traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null
+  /** Whether tunnel packets have DF set; `clear` when absent. */
+  readonly outerDf?: OuterDf
+  /**
+   * Largest inner packets that ways to peers take, in bytes by underlay address, where they are known to be limited; absent
+   * where nobody knows.
+   */
+  pathLimits?(): ReadonlyMap<UnderlayAddress, number>
   /** How often each thread that moves packets was replaced after it had died; empty where there are none. */
   workerRestarts(): readonly number[]
   /** Who was refused by the source check lately, the latest first; none where another does the checking. */

@@ -1,14 +1,15 @@
 // The dataplane over an IPv6 underlay, with a kernel VTEP as the other end: pings, bulk TCP, bytes and strangers.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import * as libc from '../../dataplane/io/linux/libc.ts'
 import { openTunQueues } from '../../dataplane/io/linux/tun.ts'
+import type { OuterDf } from '../../dataplane/io/linux/udp-open.ts'
 import { formatMac } from '../../dataplane/wire/address.ts'
 import { parseIpv6Prefix } from '../../dataplane/wire/prefix.ts'
 import type { WorkerDriver } from '../../dataplane/worker/messages.ts'
 import { inNetwork } from '../support/namespace-socket.ts'
-import { ip as iproute, joinedNamespaces } from '../support/own-namespace.ts'
+import { ip as iproute, joinedNamespaces, ownNamespace } from '../support/own-namespace.ts'
 import { ip6 } from '../support/packets.ts'
 import { skipWithoutRawSocket } from '../support/raw-socket-here.ts'
 import { HERE, startGroup, THERE, UNDERLAY_PORT } from '../support/running-worker.ts'
@@ -20,11 +21,44 @@ const DEVICE = 'flannel-v6.1'
 /** 1500 less IPv6, UDP, VXLAN and Ethernet headers. */
 const MTU = '1430'
 const PINGS = 20
+/** The router's address, and the one that hosts send to. */
+const [ROUTER, NEXT_HOP] = ['fd00:ff::1', 'fe80::1']
 
-async function pair(driver: WorkerDriver) {
+/** Both hosts, their underlay addresses on one link. */
+function neighbours(): [string, string] {
   const [near, far] = joinedNamespaces()
   iproute('-n', near, 'address', 'add', `${OURS.underlay}/64`, 'dev', 'eth0', 'nodad')
   iproute('-n', far, 'address', 'add', `${KERNEL.underlay}/64`, 'dev', 'eth0', 'nodad')
+  return [near, far]
+}
+
+/** Both hosts with a router between them, which passes packets of so many bytes. */
+function behindRouter(mtuBytes: number): [string, string] {
+  const router = ownNamespace()
+  iproute('netns', 'exec', router, 'sysctl', '-qw', 'net.ipv6.conf.all.forwarding=1')
+  const ends = [OURS, KERNEL].map(({ underlay }, index) => {
+    const host = ownNamespace()
+    const port = `port${index}`
+    iproute('-n', router, 'link', 'add', port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', host)
+    iproute('-n', router, 'link', 'set', port, 'up')
+    iproute('-n', router, 'address', 'add', `${ROUTER}/128`, 'dev', port, 'nodad')
+    iproute('-n', router, 'address', 'add', `${NEXT_HOP}/64`, 'dev', port, 'nodad')
+    iproute('-n', router, 'route', 'add', `${underlay}/128`, 'dev', port, 'mtu', 'lock', String(mtuBytes))
+    iproute('-n', host, 'link', 'set', 'eth0', 'up')
+    iproute('-n', host, 'address', 'add', `${underlay}/128`, 'dev', 'eth0', 'nodad')
+    iproute('-n', host, 'route', 'add', 'default', 'via', NEXT_HOP, 'dev', 'eth0')
+    return host
+  })
+  return [ends[0]!, ends[1]!]
+}
+
+interface PairOptions {
+  readonly hosts?: [string, string]
+  readonly outerDf?: OuterDf
+}
+
+async function pair(driver: WorkerDriver, { hosts = neighbours(), outerDf = 'clear' }: PairOptions = {}) {
+  const [near, far] = hosts
   await underlayCarries(near, far)
   const tuns = inNetwork(near, () => openTunQueues(DEVICE, 1, { header: driver !== 'plain' }))
   if ('errno' in tuns) throw new Error(`${tuns.step}: errno ${tuns.errno}`)
@@ -46,7 +80,7 @@ async function pair(driver: WorkerDriver) {
     near,
     tuns.map(({ fd }) => fd),
     {
-      ...{ underlay: ip6(OURS.underlay), driver, sourcePorts: 4 },
+      ...{ underlay: ip6(OURS.underlay), driver, sourcePorts: 4, outerDf },
       settings: {
         ...{ overlayIpv6: ip6(OURS.pod), ipv6Subnet: parseIpv6Prefix(OURS.podPrefix), mtuBytes: Number(MTU) },
       },
@@ -102,4 +136,29 @@ test('a peer that moves to another address is sent to there, and its old one is 
   iproute('-n', far, 'link', 'set', DEVICE, 'type', 'vxlan', 'id', '1', 'local', moved, 'dev', 'eth0')
   // What the kernel has cached of its old address passes.
   await expect.poll(() => answered(near, KERNEL.pod)).toBe(PINGS)
+})
+
+describe('a router that passes 1400 of 1500 bytes', () => {
+  /** 1400 less IPv6, UDP, VXLAN and Ethernet headers. */
+  const WHOLE = 1330
+  const largePing = async (near: string) => {
+    const payload = String(Number(MTU) - 48)
+    const argv = ['netns', 'exec', near, 'ping', '-n', '-c', '5', '-i', '0.2', '-W', '1', '-M', 'do', '-s', payload]
+    const { stdout } = await run('ip', [...argv, KERNEL.pod]).catch((error: { stdout: string }) => error)
+    return stdout
+  }
+
+  test('with DF clear this kernel cuts what the router will not pass, once it has learnt', async () => {
+    const { near, group } = await pair('offload', { hosts: behindRouter(1400) })
+    await largePing(near)
+    expect(await largePing(near)).toContain('5 received')
+    expect(group.pathLimits()).toEqual(new Map())
+  })
+
+  test('with DF set the host behind the TUN is told', async () => {
+    const { near, group } = await pair('offload', { hosts: behindRouter(1400), outerDf: 'set' })
+    expect(await largePing(near)).toMatch(new RegExp(`(Packet too big: mtu=|mtu[=:] ?)${WHOLE}`))
+    expect(group.pathLimits()).toEqual(new Map([[ip6(KERNEL.underlay), WHOLE]]))
+    expect(await answered(near, KERNEL.pod)).toBe(PINGS)
+  })
 })

@@ -72,6 +72,7 @@ const DEFAULTS = {
   driver: 'offload',
   udpGso: 'auto',
   tunOffload: true,
+  outerDf: 'clear',
   sourceCheck: 'strict',
   sourceAllow: [],
   workers: 1,

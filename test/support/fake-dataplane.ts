@@ -16,6 +16,8 @@ export class FakeDataplane implements Dataplane {
   refused: readonly Offender[] = []
   /** What `traffic` gives. */
   passed: Map<UnderlayAddress, PeerTraffic> | null = null
+  /** What `pathLimits` gives. */
+  limits = new Map<UnderlayAddress, number>()
   /** What `pendingPeers` gives. */
   pending = 0
   outline: VtepOutline | null = null
@@ -74,6 +76,10 @@ export class FakeDataplane implements Dataplane {
 
   traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null {
     return this.passed
+  }
+
+  pathLimits(): ReadonlyMap<UnderlayAddress, number> {
+    return this.limits
   }
 
   workerRestarts(): readonly number[] {

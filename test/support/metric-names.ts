@@ -14,6 +14,7 @@ export const METRIC_NAMES: readonly string[] = [
   'store_last_success_timestamp_seconds',
   'store_requests_total',
   'peer_last_receive_timestamp_seconds',
+  'peer_path_mtu_bytes',
   'worker_restarts_total',
   'trace_lost_records_total',
 ].map((name) => `flannelette_${name}`)

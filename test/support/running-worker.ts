@@ -6,7 +6,13 @@ import { OVERHEAD_BYTES } from '../../dataplane/encap/overhead.ts'
 import type { UnderlayAddress } from '../../dataplane/forwarding/remote-vtep.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
 import { openTunQueues } from '../../dataplane/io/linux/tun.ts'
-import { openSenders, openUdpSockets, receiveOneByOne } from '../../dataplane/io/linux/udp-open.ts'
+import {
+  type OuterDf,
+  openPathSockets,
+  openSenders,
+  openUdpSockets,
+  receiveOneByOne,
+} from '../../dataplane/io/linux/udp-open.ts'
 import { prefixAround } from '../../dataplane/wire/prefix.ts'
 import type { WorkerDriver, WorkerReport } from '../../dataplane/worker/messages.ts'
 import type * as Built from '../../dataplane/worker/worker-group.ts'
@@ -57,15 +63,18 @@ interface GroupOptions {
   readonly underlay: UnderlayAddress
   readonly sourcePorts?: number
   readonly driver?: WorkerDriver
+  readonly outerDf?: OuterDf
   readonly settings?: Partial<Built.WorkerGroupOptions['settings']>
 }
 
 /** A worker of node A for each queue; stopped when the test is over. */
 export async function startGroup(namespace: string, tunFds: readonly number[], given: GroupOptions) {
-  const { underlay, sourcePorts = 0, driver = 'offload' } = given
-  const sockets = inNetwork(namespace, () => openUdpSockets(underlay, UNDERLAY_PORT, release(), tunFds.length))
+  const { underlay, sourcePorts = 0, driver = 'offload', outerDf = 'clear' } = given
+  const sockets = inNetwork(namespace, () => openUdpSockets(underlay, UNDERLAY_PORT, release(), tunFds.length, outerDf))
   if ('errno' in sockets) throw new Error(`${sockets.step}: errno ${sockets.errno}`)
-  const senderFds = inNetwork(namespace, () => openSenders(underlay, sourcePorts))
+  const senderFds = inNetwork(namespace, () => openSenders(underlay, sourcePorts, outerDf))
+  const paths = tunFds.map(() => inNetwork(namespace, () => (outerDf === 'set' ? openPathSockets(underlay) : null)))
+  const pathFds = paths.flatMap((one) => (one === null || 'step' in one ? [] : [one]))
   const reports: WorkerReport[] = []
   const deaths: Death[] = []
   if (driver === 'dgram') for (const { fd } of sockets) receiveOneByOne(fd)
@@ -73,7 +82,10 @@ export async function startGroup(namespace: string, tunFds: readonly number[], g
     driver,
     underlayAddress: underlay,
     rawPorts: { firstPort: UNDERLAY_PORT, ports: 1 },
-    queues: tunFds.map((tunFd, index) => ({ tunFd, socketFd: sockets[index]!.fd })),
+    queues: tunFds.map((tunFd, index) => ({
+      ...{ tunFd, socketFd: sockets[index]!.fd },
+      ...(pathFds[index] === undefined ? {} : { pathFds: pathFds[index] }),
+    })),
     senderFds,
     maxSegments: driver === 'offload' ? sockets[0]!.maxSegments : 1,
     encapsulation: 'vxlan',
@@ -99,7 +111,8 @@ export async function startGroup(namespace: string, tunFds: readonly number[], g
   const group = await WorkerGroup.start(options)
   onTestFinished(async () => {
     await group.stop()
-    for (const fd of [...sockets.map((socket) => socket.fd), ...senderFds]) libc.close(fd)
+    const ofPaths = pathFds.flatMap(({ fragmentingFd, probeFd }) => [fragmentingFd, probeFd])
+    for (const fd of [...sockets.map((socket) => socket.fd), ...senderFds, ...ofPaths]) libc.close(fd)
   })
   return { namespace, socketFds: sockets.map(({ fd }) => fd), group, reports, deaths }
 }

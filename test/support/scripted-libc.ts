@@ -76,6 +76,7 @@ export const libcModule = {
   ioctlValue: given('ioctlValue'),
   socket: given('socket'),
   bind: given('bind'),
+  connect: given('connect'),
   setsockopt: given('setsockopt'),
   getsockopt: given('getsockopt'),
   getsockname: given('getsockname'),

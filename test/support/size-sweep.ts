@@ -12,10 +12,6 @@ const POD_MTU = 1500
 /** Pings at the same time. */
 const PARALLEL = 8
 
-const TOLD = new RegExp(
-  `(Frag needed and DF set \\(mtu = |Packet too big: mtu=|message too long, mtu[=:] ?)${OVERLAY_MTU}`,
-)
-
 export type Fate = 'delivered' | 'told' | 'vanished'
 
 /** `sizes` are those of whole inner IPv4 packets. */
@@ -54,7 +50,7 @@ export function letPodsSendMore(lab: Lab): void {
   }
 }
 
-/** What becomes of one ping of each size; `sizes` are those of whole inner packets. */
+/** What becomes of one ping of each size; `sizes` are those of whole inner packets, `limit` is what pods shall be told. */
 export async function sweep(
   lab: Lab,
   from: string,
@@ -62,6 +58,7 @@ export async function sweep(
   sizes: readonly number[],
   dontFragment: 'do' | 'dont',
   family: AddressFamily = 4,
+  limit = OVERLAY_MTU,
 ): Promise<(readonly [number, Fate])[]> {
   const fates: (readonly [number, Fate])[] = []
   let next = 0
@@ -81,15 +78,16 @@ export async function sweep(
         String(size - IP_AND_ICMP_BYTES[family]),
       ]
       const { stdout, stderr } = await lab.exec(from, [...words, lab.endpoint(to, family).address])
-      fates[index] = [size, fateOf(stdout + stderr)]
+      fates[index] = [size, fateOf(stdout + stderr, limit)]
     }
   }
   await Promise.all(Array.from({ length: PARALLEL }, worker))
   return fates
 }
 
-function fateOf(said: string): Fate {
+function fateOf(said: string, limit: number): Fate {
   if (/\b1 received\b/.test(said)) return 'delivered'
   // By the host, or by the pod's own kernel, which remembers what it was told.
-  return TOLD.test(said) ? 'told' : 'vanished'
+  const told = `(Frag needed and DF set \\(mtu = |Packet too big: mtu=|message too long, mtu[=:] ?)${limit}\\b`
+  return new RegExp(told).test(said) ? 'told' : 'vanished'
 }

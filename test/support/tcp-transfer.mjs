@@ -1,6 +1,7 @@
 // Two ends of one TCP transfer of random-looking bytes, as programs for two pods:
 //
-//   tcp-transfer receive PORT                       prints `listening`, then the digest of what came
+//   tcp-transfer receive PORT                       prints `listening`, then the longest time in which nothing came, in
+//                                                   milliseconds, and the digest of what came
 //   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints the digest of what went; takes so many seconds or more
 //
 // A digest line is `BYTES SHA256`. Plain JavaScript, because pods run it as it is.
@@ -20,10 +21,15 @@ async function receive(port) {
   server.close()
   const hash = createHash('sha256')
   let bytes = 0
+  let [last, longest] = [performance.now(), 0]
   for await (const chunk of socket) {
+    const now = performance.now()
+    longest = Math.max(longest, now - last)
+    last = now
     hash.update(chunk)
     bytes += chunk.length
   }
+  console.log(Math.round(longest))
   console.log(`${bytes} ${hash.digest('hex')}`)
 }
 

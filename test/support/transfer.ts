@@ -11,8 +11,8 @@ const PROGRAM = join(ROOT, 'test/support/tcp-transfer.mjs')
 const PORT = 7000
 
 export interface Transfer {
-  /** `BYTES SHA256` of both ends, once the transfer is over. */
-  readonly done: Promise<{ readonly sent: string; readonly received: string }>
+  /** `BYTES SHA256` of both ends, and for how long nothing came at most, once the transfer is over. */
+  readonly done: Promise<{ readonly sent: string; readonly received: string; readonly longestGapMs: number }>
   /** Whether it still runs. */
   isRunning(): boolean
 }
@@ -26,13 +26,14 @@ export async function startTransfer(
   { mebibytes, seconds = 0 }: { readonly mebibytes: number; readonly seconds?: number },
 ): Promise<Transfer> {
   const receiver = program(to.namespace, ['receive', PORT])
-  const received = lastLine(receiver)
+  const received = linesOf(receiver)
   await once(receiver.stdout!, 'data') // it says when it listens
   const sender = program(from.namespace, ['send', to.address, PORT, mebibytes, seconds])
   let running = true
-  const done = Promise.all([lastLine(sender), received]).then(([sent, arrived]) => {
+  const done = Promise.all([linesOf(sender), received]).then(([sent, arrived]) => {
     running = false
-    return { sent, received: arrived }
+    const last = (lines: readonly string[]) => lines.at(-1) ?? ''
+    return { sent: last(sent), received: last(arrived), longestGapMs: Number(arrived.at(-2)) }
   })
   return { done, isRunning: () => running }
 }
@@ -44,11 +45,11 @@ function program(namespace: string, words: readonly (string | number)[]): ChildP
   return child
 }
 
-async function lastLine(child: ChildProcess): Promise<string> {
+async function linesOf(child: ChildProcess): Promise<string[]> {
   let text = ''
   child.stdout!.on('data', (chunk) => {
     text += chunk
   })
   await once(child, 'close')
-  return text.trimEnd().split('\n').at(-1) ?? ''
+  return text.trimEnd().split('\n')
 }

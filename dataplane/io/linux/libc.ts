@@ -31,6 +31,7 @@ const calls = {
   poll: declare('int poll(uintptr_t, unsigned long, int)'),
   socket: declare('int socket(int, int, int)'),
   bind: declare('int bind(int, void *, unsigned int)'),
+  connect: declare('int connect(int, void *, unsigned int)'),
   getsockname: declare('int getsockname(int, void *, void *)'),
   setsockopt: declare('int setsockopt(int, int, int, void *, unsigned int)'),
   getsockopt: declare('int getsockopt(int, int, int, void *, void *)'),
@@ -101,6 +102,11 @@ export function socket(domain: number, type: number, protocol: number): number {
 
 export function bind(fd: number, address: Uint8Array): number {
   return orErrno(calls.bind(fd, address, address.length))
+}
+
+/** Gives a socket its receiver, once more if it has one. */
+export function connect(fd: number, address: Uint8Array): number {
+  return orErrno(calls.connect(fd, address, address.length))
 }
 
 /** Own address of a socket, into `address`, which must be long enough. */

@@ -20,7 +20,8 @@ export const SOCKADDR_BYTES = 28
 const SOCKADDR_IN_BYTES = 16
 const PORT = 2
 const ADDRESS = 4
-const WIDE_ADDRESS = 8
+/** Where an IPv6 address stands in it. */
+export const WIDE_ADDRESS = 8
 /** Names are kept on this stride. */
 const NAME_BYTES = 32
 

@@ -1,5 +1,7 @@
 // Opening the sockets of the underlay, on the main thread: of IPv4 or IPv6, one that receives for each worker and some that
 // only send. Options as flannel's kernel VTEP has them where they show on the wire (udp(7), ip(7), ipv6(7)).
+
+import { EADDRNOTAVAIL } from '../errno.ts'
 import { isKernelAtLeast } from '../kernel-release.ts'
 import * as libc from './libc.ts'
 import { familyOf, socketAddress } from './message-header.ts'
@@ -21,6 +23,7 @@ const UDP_SEGMENT = 103
 const UDP_GRO = 104
 /** Of IP_MTU_DISCOVER and IPV6_MTU_DISCOVER alike. */
 const PMTUDISC_DONT = 0
+const PMTUDISC_DO = 2
 const PMTUDISC_OMIT = 5
 /** The same options of either family: where they are set, and their names there. */
 const IPV4_OPTIONS = { level: SOL_IP, mtuDiscover: 10, receiveTos: 13 }
@@ -36,6 +39,12 @@ const SEGMENTS_FROM_6_9 = 127
 const NO_RECEIVE_BUFFER = 0
 
 type FamilyOptions = typeof IPV4_OPTIONS
+
+/**
+ * DF of what is sent. `clear`: whatever is too large may be fragmented, by routers over IPv4, by this kernel over IPv6, where
+ * routers never do. `set`: a datagram larger than its path, as far as the kernel knows it, is refused with EMSGSIZE.
+ */
+export type OuterDf = 'clear' | 'set'
 
 function optionsOf(address: number | bigint): FamilyOptions {
   return typeof address === 'number' ? IPV4_OPTIONS : IPV6_OPTIONS
@@ -60,26 +69,45 @@ export interface OpenUdpSocket {
  * Opens `count` sockets on `address` that only send, each from a port of the kernel's choice (ip_local_port_range in
  * ip-sysctl.rst). Fewer come back when the kernel gives no more.
  */
-export function openSenders(address: number | bigint, count: number): number[] {
+export function openSenders(address: number | bigint, count: number, outerDf: OuterDf = 'clear'): number[] {
   const fds: number[] = []
   while (fds.length < count) {
     const fd = bindUdp(address, 0, false)
     if (typeof fd !== 'number') break
     libc.setsockopt(fd, SOL_SOCKET, SO_RCVBUF, NO_RECEIVE_BUFFER)
-    prepareSends(fd, optionsOf(address))
+    prepareSends(fd, optionsOf(address), outerDf)
     fds.push(fd)
   }
   return fds
 }
 
-/** Room for what is sent, with CAP_NET_ADMIN beyond the sysctl limit; and as flannel's VTEP: DF clear, learnt path MTUs ignored. */
-function prepareSends(fd: number, { level, mtuDiscover }: FamilyOptions): void {
+/** Sockets for the ways to peers, see UnderlayPaths: one that sends with DF clear, and one that the kernel is asked by. */
+export interface PathFds {
+  readonly fragmentingFd: number
+  readonly probeFd: number
+}
+
+/** Opens both, or gives an errno when the kernel gives no more. */
+export function openPathSockets(address: number | bigint): PathFds | UdpFailure {
+  const [fragmentingFd, probeFd] = openSenders(address, 2)
+  if (fragmentingFd !== undefined && probeFd !== undefined) return { fragmentingFd, probeFd }
+  if (fragmentingFd !== undefined) libc.close(fragmentingFd)
+  return { step: 'bind', errno: EADDRNOTAVAIL }
+}
+
+/** Room for what is sent, with CAP_NET_ADMIN beyond the sysctl limit, and DF. */
+function prepareSends(fd: number, options: FamilyOptions, outerDf: OuterDf): void {
   if (libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES) < 0) {
     libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES)
   }
-  if (libc.setsockopt(fd, level, mtuDiscover, PMTUDISC_OMIT) < 0) {
-    libc.setsockopt(fd, level, mtuDiscover, PMTUDISC_DONT)
+  const { level, mtuDiscover } = options
+  if (outerDf === 'set') {
+    libc.setsockopt(fd, level, mtuDiscover, PMTUDISC_DO)
+    return
   }
+  // As flannel's VTEP, learnt path MTUs ignored; without routers that fragment, what is learnt is what to fragment at.
+  const ignoring = options === IPV4_OPTIONS && libc.setsockopt(fd, level, mtuDiscover, PMTUDISC_OMIT) >= 0
+  if (!ignoring) libc.setsockopt(fd, level, mtuDiscover, PMTUDISC_DONT)
 }
 
 /** Opens the socket on `address`:`port`. Fails with `bind` EADDRINUSE when somebody listens there already. */
@@ -87,9 +115,10 @@ export function openUdpSocket(
   address: number | bigint,
   port: number,
   kernelRelease: string,
+  outerDf: OuterDf = 'clear',
 ): OpenUdpSocket | UdpFailure {
   const fd = bindUdp(address, port, false)
-  return typeof fd === 'number' ? prepareReceives(fd, kernelRelease, optionsOf(address)) : fd
+  return typeof fd === 'number' ? prepareReceives(fd, kernelRelease, optionsOf(address), outerDf) : fd
 }
 
 /**
@@ -102,10 +131,11 @@ export function openUdpSockets(
   port: number,
   kernelRelease: string,
   count: number,
+  outerDf: OuterDf = 'clear',
 ): OpenUdpSocket[] | UdpFailure {
   const alone = bindUdp(address, port, false)
   if (typeof alone !== 'number') return alone
-  if (count === 1) return [prepareReceives(alone, kernelRelease, optionsOf(address))]
+  if (count === 1) return [prepareReceives(alone, kernelRelease, optionsOf(address), outerDf)]
   libc.close(alone)
   const fds: number[] = []
   while (fds.length < count) {
@@ -116,7 +146,7 @@ export function openUdpSockets(
     }
     fds.push(fd)
   }
-  return fds.map((fd) => prepareReceives(fd, kernelRelease, optionsOf(address)))
+  return fds.map((fd) => prepareReceives(fd, kernelRelease, optionsOf(address), outerDf))
 }
 
 /** The descriptor of a socket bound there; `shared` lets others of the same user that say so bind there too. */
@@ -132,12 +162,12 @@ function bindUdp(address: number | bigint, port: number, shared: boolean): numbe
   return { step: 'bind', errno: -bound }
 }
 
-function prepareReceives(fd: number, kernelRelease: string, options: FamilyOptions): OpenUdpSocket {
+function prepareReceives(fd: number, kernelRelease: string, options: FamilyOptions, outerDf: OuterDf): OpenUdpSocket {
   // With CAP_NET_ADMIN beyond the sysctl limits, else as far as they allow.
   if (libc.setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES) < 0) {
     libc.setsockopt(fd, SOL_SOCKET, SO_RCVBUF, BUFFER_BYTES)
   }
-  prepareSends(fd, options)
+  prepareSends(fd, options, outerDf)
   libc.setsockopt(fd, options.level, options.receiveTos, 1)
   libc.setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, 1)
   // Before 5.12 UDP_GRO is there but unreliable.

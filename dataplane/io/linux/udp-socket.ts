@@ -5,12 +5,14 @@ import { EAGAIN, ECONNREFUSED, EINTR, EINVAL, EIO, EMSGSIZE, ENOBUFS } from '../
 import { type ReceiveSlots, SLOT_BYTES } from '../receive-slots.ts'
 import type { SendBatch } from '../send-batch.ts'
 import type { SocketAddresses } from '../socket-addresses.ts'
-import type { UnderlaySocket } from '../underlay-socket.ts'
+import type { UnderlayPaths, UnderlaySocket } from '../underlay-socket.ts'
 import * as libc from './libc.ts'
 import { MessageHeaders, type ReceivedControl } from './message-header.ts'
+import { PathProbe } from './path-probe.ts'
 import { POLLOUT, PollSet } from './poll-set.ts'
 import { SenderOrder } from './sender-order.ts'
 import { SingleSends } from './single-sends.ts'
+import type { PathFds } from './udp-open.ts'
 
 const MSG_TRUNC = 0x20
 const MSG_CTRUNC = 0x8
@@ -31,6 +33,8 @@ export interface UdpSocketOptions {
   readonly senderFds?: readonly number[]
   /** Bounds what one system call moves, in both directions: 1 for the plain driver. */
   readonly messagesPerCall?: number
+  /** Where the others were opened with DF set. */
+  readonly pathFds?: PathFds
   /** For a socket of IPv6: who is behind the numbers of batches and slots. */
   readonly addresses?: SocketAddresses
 }
@@ -39,8 +43,11 @@ export interface UdpSocketOptions {
 export class UdpSocket implements UnderlaySocket {
   readonly maxSegments: number
   readonly senders: number
+  readonly paths?: UnderlayPaths
   readonly #fd: number
   readonly #senderFds: readonly number[]
+  /** -1 where there is none. */
+  readonly #fragmentingFd: number
   readonly #order = new SenderOrder(MESSAGES)
   readonly #memory: PacketMemory
   readonly #addresses: SocketAddresses | null
@@ -66,6 +73,14 @@ export class UdpSocket implements UnderlaySocket {
     this.#addresses = options.addresses ?? null
     this.#sendHeaders = new MessageHeaders(memory, MESSAGES, this.#addresses)
     this.#singles = new SingleSends(memory, this.#addresses)
+    this.#fragmentingFd = options.pathFds?.fragmentingFd ?? -1
+    if (options.pathFds === undefined) return
+    const probe = new PathProbe(options.pathFds.probeFd, this.#addresses)
+    this.paths = {
+      // One behind those that flows are spread over.
+      fragmentingSender: this.senders,
+      payloadTo: (address, port) => probe.payloadTo(address, port),
+    }
   }
 
   receive(slots: ReceiveSlots): number {
@@ -140,7 +155,9 @@ export class UdpSocket implements UnderlaySocket {
   }
 
   #fdFor(batch: SendBatch, message: number): number {
-    return this.#senderFds[batch.sender[message]! % this.senders]!
+    const sender = batch.sender[message]!
+    if (sender === this.paths?.fragmentingSender) return this.#fragmentingFd
+    return this.#senderFds[sender % this.senders]!
   }
 
   /**
@@ -183,7 +200,7 @@ export class UdpSocket implements UnderlaySocket {
     }
     // Where single frames fail as well, it was not for being segmented.
     const went = this.#sendFrames(batch, message)
-    if (!went || errno === EMSGSIZE) return
+    if (!went || errno === EMSGSIZE || batch.errno[message] === EMSGSIZE) return
     this.#refusals += errno === EIO ? REFUSALS : 1
     if (this.#refusals < REFUSALS) return
     this.#segments = false

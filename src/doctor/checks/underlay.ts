@@ -74,6 +74,12 @@ const mtu: Check = {
         warning(message, `ip link set ${bridge.ifname} mtu ${node.mtu}; new pods get FLANNEL_MTU of subnet.env`),
       )
     }
+    for (const { publicIp, pathMtu } of view.status?.peers ?? []) {
+      if (pathMtu == null) continue
+      found.push(
+        note(`the way to ${publicIp} takes packets of pods up to ${pathMtu} of ${node.mtu} bytes; pods are told`),
+      )
+    }
     return found.some(({ severity }) => severity !== 'note') ? found : [...found, ok(`MTU ${node.mtu} = ${sum}`)]
   },
 }

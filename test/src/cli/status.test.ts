@@ -118,6 +118,19 @@ describe('one screen', () => {
     expect(text).toMatch(/\n3 +outbound +kernel +the kernel's device dropped them, and tells no reason\n/)
   })
 
+  test('has a column for path MTUs while there is one', () => {
+    expect(textOf(HEALTHY)).not.toContain('PATH MTU')
+    const [peer] = HEALTHY.peers
+    const text = textOf({
+      ...HEALTHY,
+      peers: [
+        { ...peer!, pathMtu: 1350 },
+        { ...peer!, publicIp: '192.0.2.4' },
+      ],
+    })
+    expect(text).toMatch(/RECEIVED +PATH MTU\n192\.0\.2\.2 .* 1350\n192\.0\.2\.4 .* -\n/)
+  })
+
   test('puts a peer that does not answer first, and names the command that tells why', () => {
     const text = textOf({ ...HEALTHY, peers: [...HEALTHY.peers, SILENT_PEER] })
     expect(text).toMatch(/PEER.*\n192\.0\.2\.3 .*✗ sending, nothing comes back +2s ago +never +43 +0\n192\.0\.2\.2 /)

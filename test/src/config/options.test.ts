@@ -109,6 +109,21 @@ test('several workers are for the drivers that sleep in a thread of their own', 
   expect(refused).toEqual(['dgram', 'raw'])
 })
 
+test('DF is for the drivers whose kernel says which packet was too large, and not for its own VTEP, which tells no pod', () => {
+  const refused = DRIVERS.filter((driver) => {
+    try {
+      return optionsOf({ driver, 'outer-df': 'set' }).outerDf !== 'set'
+    } catch (error) {
+      expect(error).toMatchObject({ code: 'usage', exitCode: 2, message: expect.stringContaining(driver) })
+      return true
+    }
+  })
+  expect(refused).toEqual(['dgram', 'raw'])
+  expect(() => optionsOf({ dataplane: 'kernel', 'outer-df': 'set' })).toThrow(/not for --dataplane kernel/)
+  expect(optionsOf({ dataplane: 'kernel', 'outer-df': 'clear' }).outerDf).toBe('clear')
+  expect(optionsOf({ driver: 'raw' }).outerDf).toBe('clear')
+})
+
 describe('flags for etcd that come to nothing are told', () => {
   const TLS = { 'etcd-cafile': 'ca.pem', 'etcd-certfile': 'a.pem', 'etcd-keyfile': 'a.key' }
 

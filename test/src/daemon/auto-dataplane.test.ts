@@ -36,7 +36,7 @@ describe('auto', () => {
     await dataplane.prepare(VXLAN)
     expect(userspace.outline).toBe(VXLAN)
     expect(dataplane).toMatchObject({ kind: 'userspace', why: 'auto: this kernel has no vxlan devices' })
-    expect(dataplane.taken).toBe(userspace)
+    expect(dataplane.inner).toBe(userspace)
   })
 
   test('takes the userspace engine for a backend that the kernel has no tunnel for, without asking it', async () => {
@@ -46,11 +46,11 @@ describe('auto', () => {
   })
 
   test('takes none when the kernel does not let us ask, and can still be stopped and looked at', async () => {
-    const { dataplane } = auto(() => Promise.reject(new FlanneletteError('not-permitted', 'no')))
+    const { dataplane, kernel, userspace } = auto(() => Promise.reject(new FlanneletteError('not-permitted', 'no')))
     await expect(dataplane.prepare(VXLAN)).rejects.toMatchObject({ code: 'not-permitted' })
     await dataplane.stop('keep')
-    expect([dataplane.taken, dataplane.counters(), dataplane.pendingPeers()]).toEqual([null, {}, 0])
-    expect(() => dataplane.replacePeers([], 'test')).toThrow('not prepared')
+    expect([kernel.outline, userspace.outline, dataplane.pendingPeers()]).toEqual([null, null, 0])
+    expect(dataplane.why).toBe('auto: not chosen yet')
   })
 
   test('hands everything over to the one that was taken', async () => {

@@ -18,6 +18,7 @@ const NONE: MetricFacts = {
   workerRestarts: [0, 0],
   lostTraceRecords: 0,
   peersLastReceive: [],
+  pathMtus: [],
 }
 
 async function page(facts: Partial<MetricFacts> = {}): Promise<string[]> {
@@ -89,6 +90,14 @@ test('what is not known yet is not there; a reservation never ends', async () =>
   const lines = await page({ leaseExpiry: Number.POSITIVE_INFINITY, storeLastSuccess: 12.5 })
   expect(lines).toContain('flannelette_lease_expiry_timestamp_seconds +Inf')
   expect(lines).toContain('flannelette_store_last_success_timestamp_seconds 12.5')
+})
+
+test('a peer has a path MTU while the way to it is limited', async () => {
+  const pathMtus = [['192.0.2.2', 1350]] as const
+  expect(valuesOf(await page({ pathMtus }), 'peer_path_mtu_bytes')).toEqual([
+    'flannelette_peer_path_mtu_bytes{node="192.0.2.2"} 1350',
+  ])
+  expect(valuesOf(await page(), 'peer_path_mtu_bytes')).toEqual([])
 })
 
 test('peers have a series each unless they are switched off, and lose it when they go', async () => {

@@ -115,6 +115,20 @@ test('those whom the source check refused are named', () => {
   ])
 })
 
+test('a peer has the limit of its way beside it, others have none', async () => {
+  const { shared, agent, dataplane, file, read } = make()
+  shared.edit(() => [
+    peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02'),
+    peerLease('10.244.3.0/24', '192.0.2.3', '0a:00:00:00:00:03'),
+  ])
+  await agent.start()
+  dataplane.limits.set(0xc0000203, 1350)
+  file.write()
+  expect(read().peers.map(({ pathMtu }) => pathMtu)).toEqual([null, 1350])
+  expect(read().outerDf).toBe('clear')
+  await agent.stop('keep')
+})
+
 test('is looked at once a second, and rewritten only when something but the time changed', async () => {
   const { directory, clock, shared, agent, file, read } = make()
   await agent.start()

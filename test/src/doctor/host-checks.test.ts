@@ -18,6 +18,7 @@ import {
   withStatus,
 } from '../../support/doctor-facts.ts'
 import { expectFinding, type Row } from '../../support/expect-finding.ts'
+import { HEALTHY } from '../../support/status-example.ts'
 
 const unseen = { seen: false, why: 'not permitted' } as const
 const without = (name: string) => ({ seen: true, value: LINKS.filter(({ ifname }) => ifname !== name) }) as const
@@ -70,6 +71,13 @@ const UNDERLAY: readonly Row[] = [
     healthy({ links: tun({ mtu: 1500 }) }),
     'warning',
     /has MTU 1500, the daemon set 1450/,
+  ],
+  [
+    'mtu',
+    'a way that takes less',
+    withStatus({ peers: [{ ...HEALTHY.peers[0]!, pathMtu: 1350 }] }),
+    'note',
+    /the way to 192\.0\.2\.2 takes packets of pods up to 1350 of 1450 bytes/,
   ],
   ['mtu', 'smaller than it could be', healthy({ links: eth0({ mtu: 9000 }) }), 'note', /less than underlay 9000/],
   [

@@ -16,9 +16,13 @@ const PLACE: LadderPlace = {
   overlayMtuBytes: 1450,
   overheadBytes: 50,
   port: 8472,
+  outerDf: 'clear',
   ipv6: false,
   ipv6Device: 'flannel.1',
 }
+
+/** The same with DF set. */
+const TELLING: LadderPlace = { ...PLACE, outerDf: 'set' }
 
 interface Network {
   /** Addresses that answer. */
@@ -29,6 +33,8 @@ interface Network {
   readonly refusal?: string
   /** Answers to each series of echoes. */
   readonly received?: number
+  /** Whether a packet that is too large is answered with the limit. */
+  readonly tells?: boolean
   /** By which this host sends into the tunnel. */
   readonly device?: string | null
 }
@@ -41,6 +47,7 @@ function tools({
   refused = false,
   refusal = '',
   received,
+  tells = false,
   device = 'flannel.1',
 }: Network): LadderTools {
   return {
@@ -51,7 +58,7 @@ function tools({
         sent: count,
         received: comes,
         averageMs: comes > 0 ? 0.25 : null,
-        tooBig: null,
+        tooBig: tooBig && tells ? { limitBytes: limits[address]!, by: null } : null,
         refusal: comes > 0 ? '' : refusal,
       }
     },
@@ -255,6 +262,18 @@ describe('sizes', () => {
   const refused = { passes: false, limitBytes: 1450 }
 
   test.each([
+    ['measured below', ruler(1400)],
+    ['not proven below', null],
+  ])('a hole is mended by the MTU; with DF set also by letting ICMP through, or by DF clear: %s', (_, underlay) => {
+    const nextOf = (place: LadderPlace) => judgeSizes(place, ruler(1350), refused, underlay).next
+    expect(nextOf(PLACE)).toMatch(/set Backend\.MTU to 1400/)
+    expect(nextOf(PLACE)).not.toMatch(/ICMP|outer-df/)
+    expect(nextOf(TELLING)).toMatch(
+      /set Backend\.MTU to 1400 .*; or let ICMP .* reach the nodes; or .* --outer-df clear$/,
+    )
+  })
+
+  test.each([
     ['cut on the way', PLACE, ruler(1450), ruler(1400, 1400), 'warning', /passes 1400 of 1500: large packets are cut/],
     ['not proven below', PLACE, ruler(1450), null, 'good', /underlay not proven/],
     ['a limit that a router names', PLACE, ruler(1350, 1350), ruler(1400), 'bad', /are refused \(limit named: 1350\)/],
@@ -266,6 +285,16 @@ describe('sizes', () => {
       'bad',
       /expected 1450 \(1450 \+ 50 is more than the underlay's 1400\)$/,
     ],
+    [
+      'a way that pods are told of',
+      TELLING,
+      ruler(1350, 1350),
+      ruler(1400),
+      'warning',
+      /1350\); .*pods are told and adapt/,
+    ],
+    ['a way that nobody tells of, with DF set', TELLING, ruler(1350), null, 'bad', /1351 to 1450 vanish/],
+    ['a limit named that is not what passes', TELLING, ruler(1300, 1350), null, 'bad', /1300 passes/],
     ['nothing large', PLACE, ruler(null), null, 'bad', /nothing large passes, 576 to 1450 vanish/],
     [
       'an MTU that does not fit',
@@ -281,17 +310,28 @@ describe('sizes', () => {
 })
 
 describe('the peer matrix', () => {
-  const ask = (network: Network) => askPeers(withStatus({ peers: [peer(2)] as never }).view, PLACE, tools(network))
+  const ask = (network: Network) => askPeers(withStatus({ peers: [peer(2)] as never }).view, TELLING, tools(network))
 
   test.each([
     ['all well', { answers: ALL }, null, /./],
     ['dead', { answers: [] }, 'error', /answers neither/],
     ['no daemon', { answers: ALL.slice(0, 1), refused: true }, 'error', /refuses UDP/],
     ['blocked', { answers: ALL.slice(0, 1) }, 'error', /nothing comes back through the tunnel/],
-    ['a hole', { answers: ALL, limits: { '10.244.2.0': 1400 } }, 'error', /hole in the MTU/],
+    [
+      'a hole',
+      { answers: ALL, limits: { '10.244.2.0': 1400 } },
+      'error',
+      /up to 1400 bytes, those of 1401 to 1450 vanish: there is a hole in the MTU/,
+    ],
+    [
+      'a small way, told',
+      { answers: ALL, limits: { '10.244.2.0': 1400 }, tells: true },
+      'note',
+      /up to 1400 of 1450 bytes; pods are told/,
+    ],
     ['ICMP blocked', { answers: ALL.slice(1) }, 'note', /does not answer ICMP/],
   ] as const)('%s', async (_, network, severity, message) => {
-    const findings = judgePeers(await ask(network), status().node)
+    const findings = judgePeers(await ask(network), status().node, TELLING)
     if (severity === null) expect(findings).toEqual([])
     else expect(findings).toMatchObject([{ check: 'peer-matrix', severity, message: expect.stringMatching(message) }])
   })

@@ -4,6 +4,7 @@ import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { EVENT_LOOP_ROWS } from '../../../support/error-rows-event-loop.ts'
 import { MOVING_ROWS } from '../../../support/error-rows-moving.ts'
 import { OPENING_ROWS } from '../../../support/error-rows-opening.ts'
+import { PATH_ROWS } from '../../../support/error-rows-paths.ts'
 import { WORKER_ROWS } from '../../../support/error-rows-worker.ts'
 import { scripted } from '../../../support/scripted-libc.ts'
 
@@ -14,7 +15,7 @@ vi.mock('../../../../dataplane/io/linux/libc.ts', async () => {
 
 /** A copy of nothing: it has no way to fail. */
 const CANNOT_FAIL = ['addressOf']
-const ROWS = [...OPENING_ROWS, ...MOVING_ROWS, ...WORKER_ROWS, ...EVENT_LOOP_ROWS]
+const ROWS = [...OPENING_ROWS, ...MOVING_ROWS, ...WORKER_ROWS, ...EVENT_LOOP_ROWS, ...PATH_ROWS]
 
 beforeEach(() => scripted.reset())
 

@@ -167,6 +167,18 @@ describe('how long segmented sends are tried', () => {
     expect(send().counters.get('outbound.messages.resent')).toBe(0)
   })
 
+  test('EINVAL of an older kernel that single frames explain by their size is about one path as well', () => {
+    for (let round = 0; round < 4; round++) {
+      message(1, 'pieces')
+      const tooLarge = FRAME_SIZES.slice(1).map(() => -EMSGSIZE)
+      scripted.give('sendmmsg', -EINVAL, ...tooLarge, 1)
+      const { errnos, counters } = send()
+      expect(errnos).toEqual([EMSGSIZE])
+      expect(counters.dropped('outbound', 'tx-too-big').packets).toBe(FRAMES - 1)
+      expect(counters.get('downgrade.udp-gso')).toBe(0)
+    }
+  })
+
   test('and they are tried again once the way out is another one', () => {
     for (let round = 0; round < 3; round++) trySegments(EINVAL)
     socket.forgetRefusals()

@@ -29,6 +29,43 @@ function send(messages: number): number[] {
   return [...batch.errno.subarray(0, messages)]
 }
 
+describe('with DF set', () => {
+  const [OWN, SENDER, FRAGMENTING, PROBE] = [7, 8, 9, 10]
+  const df = new UdpSocket(memory, {
+    ...{ fd: OWN, senderFds: [SENDER], maxSegments: 63 },
+    pathFds: { fragmentingFd: FRAGMENTING, probeFd: PROBE },
+  })
+
+  test('a message for the underlay to fragment leaves from a socket of its own, others do not', () => {
+    const fds: number[] = []
+    scripted.watch((name, [fd]) => name === 'sendmmsg' && fds.push(fd!))
+    scripted.give('sendmmsg', 1, 1)
+    batch.clear()
+    for (const sender of [df.paths!.fragmentingSender, 0]) {
+      batch.frame(0xc0000202, 8472, 0, 100, true, sender)
+      batch.add(4096, 100)
+    }
+    df.send(batch)
+    expect(fds).toEqual([SENDER, FRAGMENTING])
+  })
+
+  test('the kernel is asked by a socket that sends nothing', () => {
+    const asked: unknown[] = []
+    scripted.watch((name, [fd]) => asked.push([name, fd]))
+    scripted.give('connect', 0)
+    scripted.give('getsockopt', 1400)
+    expect(df.paths!.payloadTo(0xc0000202, 8472)).toBe(1372)
+    expect(asked).toEqual([
+      ['connect', PROBE],
+      ['getsockopt', PROBE],
+    ])
+  })
+
+  test('is not what a socket has unless it is told so', () => {
+    expect(socket.paths).toBeUndefined()
+  })
+})
+
 describe('sending', () => {
   test('that was interrupted before has its wait all the same', () => {
     scripted.give('sendmmsg', -EINTR, -EAGAIN, 1)

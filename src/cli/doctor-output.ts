@@ -58,10 +58,12 @@ const SIGNS = { ok: 'good', error: 'bad', warning: '!', note: 'i', unseen: '?' }
 function matrixText(peers: readonly PeerRow[], terminal: Terminal): string {
   if (peers.length === 0) return 'no peers to ask: no daemon has named any\n'
   const time = (ms: number | null) => (ms === null ? mark(false, terminal) : `${ms.toFixed(2)} ms`)
+  const withIpv6 = peers.some(({ ipv6Ms }) => ipv6Ms !== undefined)
+  const ipv6Cell = (ms: number | null | undefined) => (ms === undefined ? '-' : time(ms))
   return table(
-    ['PEER', 'SUBNET', 'UNDERLAY', 'TUNNEL', 'FULL SIZE', 'FRAGMENTS'],
-    peers.map(({ publicIp, subnet, underlayMs, vtepMs, whole, fragmented }) => [
-      ...[publicIp, subnet, time(underlayMs), time(vtepMs)],
+    ['PEER', 'SUBNET', 'UNDERLAY', 'TUNNEL', ...(withIpv6 ? ['IPV6'] : []), 'FULL SIZE', 'FRAGMENTS'],
+    peers.map(({ publicIp, subnet, underlayMs, vtepMs, ipv6Ms, whole, fragmented }) => [
+      ...[publicIp, subnet, time(underlayMs), time(vtepMs), ...(withIpv6 ? [ipv6Cell(ipv6Ms)] : [])],
       ...[mark(whole, terminal), mark(fragmented, terminal)],
     ]),
   )

@@ -65,17 +65,23 @@ function facts({ status }: StatusReport, nowMs: number): string {
     lease === null
       ? [['lease', 'none yet']]
       : [
-          ['lease', `${[lease.subnet, lease.ipv6Subnet].filter(Boolean).join(' and ')}, ${lease.state}`],
-          ['public IP', node === null ? lease.publicIp : `${lease.publicIp} on ${node.underlayInterface}`],
+          ['lease', `${[...new Set([lease.subnet, lease.ipv6Subnet])].filter(Boolean).join(' and ')}, ${lease.state}`],
+          ['public IP', publicText(lease) + (node === null ? '' : ` on ${node.underlayInterface}`)],
           ['expires', until(lease.expiresAt)],
           ['renewal', until(lease.renewsAt)],
         ]
   if (node !== null) lines.push(['device', deviceInWords(node)])
+  if (node?.ipv6Device) lines.push(['IPv6', `${node.ipv6Device.device}, MTU ${node.ipv6Device.mtu}`])
   // Before the lease a store may answer that there is nothing to start with: `why` says so.
   const why = store.why === '' ? '' : `: ${store.why}`
   lines.push(['store', store.reachable ? `${store.name} answers${why}` : awayInWords(store)])
   lines.push(['table', `generation ${status.generation}, ${status.peers.length} peers, ${status.pendingPeers} pending`])
   return lines.map(([name, text]) => `${name!.padEnd(10)} ${text}\n`).join('')
+}
+
+/** Where peers send to: one address, or one of each family. */
+function publicText({ publicIp, publicIpv6 }: NonNullable<StatusReport['status']['lease']>): string {
+  return publicIpv6 == null || publicIpv6 === publicIp ? publicIp : `${publicIp} and ${publicIpv6}`
 }
 
 function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, wide: boolean): string {

@@ -46,7 +46,7 @@ export interface CleanupPlan {
 
 /** Files of a state directory that mean nothing without a daemon. */
 const RUNTIME_FILES = ['status.json', 'api.sock', 'lock']
-const MEMORY_FILES = ['mac', 'lease.json', 'leases.json']
+const MEMORY_FILES = ['mac', 'mac-v6', 'lease.json', 'leases.json']
 
 /**
  * Finds what is ours. Changes nothing.

@@ -140,6 +140,8 @@ type Subnets = Pick<DaemonStatus['peers'][number], 'subnet' | 'ipv6Subnet'>
 
 /** Prefixes of peers that packets are forwarded by: not those that are not programmed yet. */
 export function entriesInForce(peers: readonly Subnets[], pending: ReadonlySet<string>): number {
-  const inForce = (subnet: string | null) => (subnet === null || pending.has(subnet) ? 0 : 1)
-  return peers.reduce((sum, { subnet, ipv6Subnet }) => sum + inForce(subnet) + inForce(ipv6Subnet), 0)
+  // A peer without IPv4 is known by its IPv6 subnet: that is one entry.
+  const inForce = ({ subnet, ipv6Subnet }: Subnets) => [...new Set([subnet, ipv6Subnet])].filter(isInForce).length
+  const isInForce = (subnet: string | null) => subnet !== null && !pending.has(subnet)
+  return peers.reduce((sum, peer) => sum + inForce(peer), 0)
 }

@@ -86,3 +86,9 @@ export interface Facts {
 export function overlayName(facts: Facts): string {
   return facts.view.status?.node?.device ?? 'flannel.1'
 }
+
+/** The same and, where IPv6 has a device of its own, that one. */
+export function overlayNames(facts: Facts): string[] {
+  const second = facts.view.status?.node?.ipv6Device
+  return [overlayName(facts), ...(second ? [second.device] : [])]
+}

@@ -2,6 +2,7 @@
 // first that fails is the one to look at. What is asked of the network comes in as tools, so that tests can stand in
 // for it.
 import { formatPrefix } from '../../dataplane/index.ts'
+import type { LeaseStatus } from '../daemon/status-file.ts'
 import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'
 import { isDirect, linkSizesRung, routeRung } from './ladder-direct.ts'
@@ -62,7 +63,7 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
     return rungs
   }
   const ipv6 = options.place.ipv6 ? ipv6VtepAddress(target.lease) : null
-  if (ipv6 !== null) add(await askIpv6(ipv6, target.lease.publicIp, options, options.place))
+  if (ipv6 !== null) add(await askIpv6(ipv6, target.lease, options, options.place))
   const sizes = { vtep: vtepAddress(target.subnet), publicIp, underlayAnswers: underlay.verdict !== 'unproven' }
   add(await sizesRung(sizes, options.place, options))
   add(await podRung(gatewayAddress(target.subnet), target, options))
@@ -164,21 +165,30 @@ async function askVtep(
 
 /** What to do when this host sends packets to an address past the tunnel; `null` when it does not. */
 async function strayRoute(address: string, tools: LadderTools, place: LadderPlace): Promise<string | null> {
+  const own = address.includes(':') ? place.ipv6Device : place.overlayDevice
   const device = await tools.deviceTo(address)
-  if (device === place.overlayDevice) return null
+  if (device === own) return null
   const what = device === null ? `there is no route to ${address}` : `a route takes it to ${device}`
-  return `${what}, not into ${place.overlayDevice}: ip route get ${address}; flannelette doctor names the route`
+  return `${what}, not into ${own}: ip route get ${address}; flannelette doctor names the route`
 }
 
-/** IPv6 of the pods goes the same way as IPv4, which has answered by now. */
-async function askIpv6(address: string, publicIp: string, options: LadderOptions, place: LadderPlace): Promise<Rung> {
+/** IPv6 of the pods: by the way of IPv4, which has answered by now, or by a tunnel of its own. */
+async function askIpv6(
+  address: string,
+  { publicIp, publicIpv6 = null }: LeaseStatus,
+  options: LadderOptions,
+  place: LadderPlace,
+): Promise<Rung> {
   const result = await echoes(address, options)
   const text = `ICMP ${address} through the tunnel: `
   if (result.received > 0) {
     const [verdict, averageMs] = [lossVerdict(result), result.averageMs]
     return { name: 'vtep-ipv6', verdict, text: text + answered(result), averageMs, next: lossAdvice(result, publicIp) }
   }
-  const there = `IPv4 passes, so look at IPv6 on ${publicIp}: ip -6 address show ${place.overlayDevice}; ip6tables -S INPUT`
+  const there =
+    publicIpv6 === null
+      ? `IPv4 passes, so look at IPv6 on ${publicIp}: ip -6 address show ${place.overlayDevice}; ip6tables -S INPUT`
+      : `the tunnel over IPv4 passes, that over IPv6 does not: ping ${publicIpv6}; on ${publicIp}: tcpdump -ni any ip6 and udp port ${place.port}`
   const next = (await strayRoute(address, options.tools, place)) ?? there
   const said = result.refusal === '' ? 'no answer' : result.refusal
   return { name: 'vtep-ipv6', verdict: 'bad', text: text + said, averageMs: null, next }

@@ -1,12 +1,11 @@
 // `doctor --peers`: the same four questions to every peer, several peers at a time, and what their answers mean.
-import { parsePrefix } from '../../dataplane/index.ts'
-import type { DaemonStatus } from '../daemon/status-file.ts'
+import type { DaemonStatus, LeaseStatus } from '../daemon/status-file.ts'
 import type { EchoOptions } from '../host/echo.ts'
 import { silenceAdvice } from './checks/daemon.ts'
 import { docsOf, error, type Finding, note, type Remark, warning } from './finding.ts'
 import type { NodeView } from './node-view.ts'
 import type { LadderPlace, LadderTools } from './rung.ts'
-import { vtepAddress } from './target.ts'
+import { ipv6VtepAddress, subnetOf, vtepAddress } from './target.ts'
 
 export interface PeerRow {
   readonly publicIp: string
@@ -16,6 +15,8 @@ export interface PeerRow {
   /** Average round trips in milliseconds, `null` without an answer. */
   readonly underlayMs: number | null
   readonly vtepMs: number | null
+  /** The same for IPv6 beside IPv4; absent where one of both nodes has none. */
+  readonly ipv6Ms?: number | null
   /** Whether a packet as large as the overlay's MTU passes whole, and one half as large again when it may be cut. */
   readonly whole: boolean
   readonly fragmented: boolean
@@ -41,21 +42,24 @@ export async function askPeers(view: NodeView, place: LadderPlace, tools: Ladder
 }
 
 async function askPeer(
-  { publicIp, subnet: subnetText }: { publicIp: string; subnet: string },
-  { overlayMtuBytes, overlayDevice, port }: LadderPlace,
+  peer: Pick<LeaseStatus, 'publicIp' | 'subnet' | 'ipv6Subnet'>,
+  { overlayMtuBytes, overlayDevice, port, ipv6: hasIpv6 }: LadderPlace,
   { echo, askUdpPort }: LadderTools,
 ): Promise<PeerRow> {
-  const subnet = parsePrefix(subnetText)
+  const { publicIp, subnet: subnetText } = peer
+  const subnet = subnetOf(peer)
+  const ipv6Vtep = hasIpv6 && overlayDevice !== '' ? ipv6VtepAddress(peer) : null
   const ask = (address: string, more: Partial<EchoOptions> = {}) =>
     echo(address, { count: TRIES, waitMs: WAIT_MS, intervalMs: 100, ...more })
   // Without a tunnel the host itself is all that surely answers there.
   const vtep = subnet === null || overlayDevice === '' ? publicIp : vtepAddress(subnet)
-  const [udp, underlay, tunnel, whole, fragmented] = await Promise.all([
+  const [udp, underlay, tunnel, whole, fragmented, ipv6] = await Promise.all([
     port === 0 ? 'silent' : askUdpPort(publicIp, port),
     ask(publicIp),
     ask(vtep),
     ask(vtep, { packetBytes: overlayMtuBytes, dontFragment: true }),
     ask(vtep, { packetBytes: Math.floor(overlayMtuBytes * 1.5) }),
+    ipv6Vtep === null ? null : ask(ipv6Vtep),
   ])
   return {
     publicIp,
@@ -63,6 +67,7 @@ async function askPeer(
     refused: udp === 'refused',
     underlayMs: underlay.averageMs,
     vtepMs: tunnel.averageMs,
+    ...(ipv6 === null ? {} : { ipv6Ms: ipv6.averageMs }),
     whole: whole.received > 0,
     fragmented: fragmented.received > 0,
   }
@@ -88,6 +93,7 @@ export function judgePeers(rows: readonly PeerRow[], node: DaemonStatus['node'])
       const message = `${name} answers ICMP, but nothing comes back through the tunnel`
       return [error(message, silenceAdvice(node, row))]
     }
+    if (row.ipv6Ms === null) return [error(`${name} is reached by IPv4, but not by IPv6`, ping)]
     if (!row.whole) return [error(`${name} gets small packets only: there is a hole in the MTU`, ping)]
     if (!row.fragmented) {
       return [warning(`${name} does not get packets that are cut in two`, 'does a firewall on the way drop fragments?')]

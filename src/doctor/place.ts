@@ -1,6 +1,6 @@
 // This node's end of the way to others, for the ladder and the peer matrix: devices, sizes and port as the status says
 // them, the underlay's MTU as its device has it now.
-import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
+import { overheadBytes } from '../config/mtu.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import { echo } from '../host/echo.ts'
 import { type RouteInfo, readLink, showJson } from '../host/ip.ts'
@@ -14,31 +14,37 @@ const REFUSAL_WAIT_MS = 500
 export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace | null> {
   const node = status?.node ?? null
   if (node === null || status?.dataplane === 'none' || status?.dataplane === 'commands') return null
-  const overheadBytes = overheadOf(node)
+  const overhead = overheadOf(node)
   const underlay = await readLink(node.underlayInterface)
   return {
     underlayInterface: node.underlayInterface,
-    underlayMtuBytes: underlay?.mtu ?? node.mtu + overheadBytes,
+    underlayMtuBytes: underlay?.mtu ?? node.mtu + overhead,
     overlayDevice: node.device,
     overlayMtuBytes: node.mtu,
-    overheadBytes,
+    overheadBytes: overhead,
     port: node.port,
     ipv6: node.overlayIpv6 !== null,
+    ipv6Device: node.ipv6Device?.device ?? node.device,
   }
 }
 
 /** What the tunnel of this node adds to each packet. */
-export function overheadOf({ vni, device }: Pick<NonNullable<DaemonStatus['node']>, 'vni' | 'device'>): number {
+export function overheadOf({
+  vni,
+  device,
+  underlayAddress,
+}: Pick<NonNullable<DaemonStatus['node']>, 'vni' | 'device' | 'underlayAddress'>): number {
   if (device === '') return 0
-  return vni === 0 ? OVERHEAD_BYTES.udp : OVERHEAD_BYTES.vxlan
+  return overheadBytes(vni === 0 ? 'udp' : 'vxlan', underlayAddress.includes(':'))
 }
 
 /** The network as it is. */
 export function realTools(status: DaemonStatus | null): LadderTools {
-  const localAddress = status?.node?.underlayAddress
+  const own = [status?.node?.underlayAddress, status?.node?.ipv6Device?.underlayAddress]
   return {
     echo,
     askUdpPort: async (address, port) => {
+      const localAddress = own.find((one) => one !== undefined && one.includes(':') === address.includes(':'))
       if (localAddress === undefined) return 'silent'
       // No route, or the address is gone: what ping says of it is enough.
       return askUdpPort(address, port, localAddress, REFUSAL_WAIT_MS).catch(() => 'silent' as const)

@@ -45,6 +45,8 @@ export interface LadderPlace {
   readonly port: number
   /** Whether this node carries IPv6 as well. */
   readonly ipv6: boolean
+  /** By which device: `overlayDevice` unless IPv6 has one of its own. */
+  readonly ipv6Device: string
 }
 
 export interface LadderOptions {

@@ -5,7 +5,7 @@ import { attempt, type CommandOptions, commandFailure } from './command.ts'
 export interface EchoOptions {
   /** Echo requests, at least 1. */
   readonly count: number
-  /** Length of the whole IPv4 packet in bytes, 28 to 65535; default 84, as ping's own. */
+  /** Length of the whole packet in bytes, 28 (IPv6: 48) to 65535; default 84, as ping's own. */
   readonly packetBytes?: number
   /** Sets DF: nothing on the way may cut the packet. */
   readonly dontFragment?: boolean
@@ -27,15 +27,17 @@ export interface EchoResult {
   readonly refusal: string
 }
 
-/** IPv4 and ICMP headers without options. */
+/** IP and ICMP headers without options. */
 const ECHO_HEADER_BYTES = 28
+const IPV6_ECHO_HEADER_BYTES = 48
 
 /** @throws FlanneletteError `host-command`, `not-permitted` when ping itself cannot work */
 export async function echo(address: string, options: EchoOptions, where: Pick<CommandOptions, 'namespace'> = {}) {
   const { count, waitMs = 1000, intervalMs = 200, packetBytes } = options
+  const headerBytes = address.includes(':') ? IPV6_ECHO_HEADER_BYTES : ECHO_HEADER_BYTES
   const argv = [
     ...['ping', '-n', '-c', String(count), '-W', String(waitMs / 1000), '-i', String(intervalMs / 1000)],
-    ...(packetBytes === undefined ? [] : ['-s', String(packetBytes - ECHO_HEADER_BYTES)]),
+    ...(packetBytes === undefined ? [] : ['-s', String(packetBytes - headerBytes)]),
     ...['-M', options.dontFragment === true ? 'do' : 'dont'],
     address,
   ]
@@ -67,7 +69,7 @@ export function parseEcho(output: string): EchoResult | null {
   const counts = parseEchoCounts(output)
   if (counts === null) return null
   const local = /message too long, mtu\s?[=:]\s?(\d+)/i.exec(output)?.[1]
-  const router = /From (\S+?):? icmp_seq=\d+ Frag needed and DF set \(mtu = (\d+)\)/.exec(output)
+  const router = /From (\S+?):? icmp_seq=\d+ (?:Frag needed and DF set \(mtu = |Packet too big: mtu=)(\d+)/.exec(output)
   const tooBig =
     local !== undefined
       ? { limitBytes: Number(local), by: null }
@@ -78,7 +80,7 @@ export function parseEcho(output: string): EchoResult | null {
 }
 
 function refusalIn(output: string): string {
-  const said = /From (\S+?):? icmp_seq=\d+ (?!Frag needed|Redirect)([A-Z][^\n]*?)\s*$/m.exec(output)
+  const said = /From (\S+?):? icmp_seq=\d+ (?!Frag needed|Packet too big|Redirect)([A-Z][^\n]*?)\s*$/m.exec(output)
   if (said !== null) return `${said[2]} from ${said[1]}`
   const local = /sendmsg: ([^\n]+)/.exec(output)?.[1]
   return local === undefined || /too long/i.test(local) ? '' : local

@@ -5,12 +5,12 @@ import { createSocket } from 'node:dgram'
 export type UdpAnswer = 'refused' | 'silent'
 
 /**
- * Sends from `localAddress` (IPv4 text) and listens for `waitMs`.
+ * Sends from `localAddress`, of the family of `address`, and listens for `waitMs`.
  * @throws Error when the datagram cannot even be sent (no such local address, no route)
  */
 export function askUdpPort(address: string, port: number, localAddress: string, waitMs: number): Promise<UdpAnswer> {
   return new Promise((resolve, reject) => {
-    const socket = createSocket('udp4')
+    const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4')
     const done = (answer: UdpAnswer) => {
       clearTimeout(timer)
       socket.close()

@@ -8,13 +8,15 @@ import * as ipv6 from '../../dataplane/wire/ipv6.ts'
 import * as udp from '../../dataplane/wire/udp.ts'
 import * as vxlan from '../../dataplane/wire/vxlan.ts'
 import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
+import { askInHost, verdictsOf } from '../support/ask-in-host.ts'
 import { Capture } from '../support/capture.ts'
-import { countersOf, eventually, imbalanceOf, labUnderTest, logOf } from '../support/lab-under-test.ts'
+import { countersOf, eventually, imbalanceOf, labUnderTest, logOf, newDrops } from '../support/lab-under-test.ts'
 import { ip6, viewOf } from '../support/packets.ts'
 import { startTransfer } from '../support/transfer.ts'
 
 const PORT = 8472
 const ETHERTYPE_IPV6 = 0x86dd
+const NOISE = 'outbound.dropped.link-local-or-multicast'
 const UNDERLAY = (host: number) => `fd00:192:168:56::1${host}`
 const SUBNET = (host: number) => `fd00:10:244:${host}::`
 
@@ -30,7 +32,8 @@ function leaseText(lab: string, key: string): string {
 }
 
 describe('hosts with a tunnel of each family', () => {
-  const lab = labUnderTest({ name: 'dual', pods: 1, kernel: ['host3'], family: 'dual', underlay: 'wire' })
+  const mixed = { hosts: 4, kernel: ['host3'], auto: ['host4'] }
+  const lab = labUnderTest({ name: 'dual', pods: 1, ...mixed, family: 'dual', underlay: 'wire' })
   const node = (host: string) => lab().host(host).status!.node!
   const shown = async (host: string, ...words: string[]) => lines((await lab().exec(host, words)).stdout)
 
@@ -75,7 +78,7 @@ describe('hosts with a tunnel of each family', () => {
       neighbours: (await shown('host3', 'ip', family, 'neigh', 'show', 'dev', device, 'nud', 'permanent')).sort(),
       fdb: (await shown('host3', 'bridge', 'fdb', 'show', 'dev', device)).sort(),
     })
-    const peers = [1, 2]
+    const peers = [1, 2, 4]
     const mac = (host: number) => node(`host${host}`).mac
     const ipv6Mac = (host: number) => node(`host${host}`).ipv6Device?.mac
     expect(await rows('-4', 'flannel.1')).toEqual({
@@ -92,9 +95,16 @@ describe('hosts with a tunnel of each family', () => {
     expect(link).toMatch(/ noudp6zerocsumtx noudp6zerocsumrx /)
   })
 
+  test('forward by our engine, by the kernel, and by what was chosen, the same for both families', () => {
+    expect(lab().hosts.map(({ name }) => lab().host(name).status?.dataplane)).toEqual([
+      ...['userspace', 'userspace', 'kernel', 'kernel'],
+    ])
+    expect(node('host4').ipv6Device?.device).toBe('flannel-v6.1')
+  })
+
   test.each([4, 6] as const)('let pods of every pair of hosts reach each other by IPv%i', async (family) => {
     const results = await lab().pingAll({ count: 3, family })
-    expect(results).toHaveLength(6)
+    expect(results).toHaveLength(12)
     expect(results.filter(({ received }) => received !== 3)).toEqual([])
   })
 
@@ -136,21 +146,69 @@ describe('hosts with a tunnel of each family', () => {
     }
   })
 
+  test('tell pods at once what is too large for IPv6', async () => {
+    const target = lab().endpoint('pod3.1', 6).address
+    const words = ['ping', '-n', '-c', '1', '-W', '1', '-M', 'do', '-s', '1402', target]
+    const { stdout } = await lab().exec('pod2.1', words)
+    expect(stdout).toContain('Packet too big: mtu=1430')
+    await lab().ping('pod2.1', 'pod3.1', { family: 6, sizeBytes: 4000 }) // the other end learns it by its first answer
+    const large = await lab().ping('pod2.1', 'pod3.1', { family: 6, count: 2, sizeBytes: 4000 })
+    expect(large).toMatchObject({ received: 2 })
+  })
+
+  test('reach each other on every rung, by both families', async () => {
+    const ladder = (await askInHost(lab(), 'host1', 'ping', 'host3', '--count', '1')).json
+    const rungs = ladder.rungs as { name: string; verdict: string }[]
+    expect(rungs.map(({ name, verdict }) => `${name} ${verdict}`)).toEqual([
+      ...['store good', 'underlay good', 'vtep good', 'vtep-ipv6 good', 'sizes good', 'pod-side good'],
+    ])
+    const { json } = await askInHost(lab(), 'host1', 'doctor', '--peers')
+    const bad = (json.findings as { severity: string }[]).filter(({ severity }) => severity === 'error')
+    expect(bad).toEqual([])
+    const row = {
+      refused: false,
+      vtepMs: expect.any(Number),
+      ipv6Ms: expect.any(Number),
+      whole: true,
+      fragmented: true,
+    }
+    expect(json.peers).toMatchObject([row, row, row])
+  })
+
   test('are looked at as one: peers by both addresses, books of both devices', async () => {
     await eventually(() => {
       const { status } = lab().host('host1')
       expect(status?.peers.map(({ publicIp, publicIpv6, state }) => [publicIp, publicIpv6, state])).toEqual([
         ['192.168.56.12', UNDERLAY(2), 'active'],
         ['192.168.56.13', UNDERLAY(3), 'active'],
+        ['192.168.56.14', UNDERLAY(4), 'active'],
       ])
-      expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 })
+      const counters = countersOf(lab(), 'host1')
+      expect(imbalanceOf(counters)).toEqual({ packets: 0, bytes: 0 })
+      // What the kernel says to its neighbours when a device gets an IPv6 address is counted, and no more.
+      const { [NOISE]: _, ...drops } = newDrops({}, counters)
+      expect(drops).toEqual({})
+      expect(logOf(lab(), 'host1').filter(({ level }) => level !== 'info')).toEqual([])
     })
+  })
+
+  test('have the IPv6 device back that somebody took away, with all that was on it; IPv4 goes on', async () => {
+    for (const host of ['host1', 'host3']) await lab().exec(host, ['ip', 'link', 'delete', 'flannel-v6.1'])
+    expect(await lab().ping('pod1.1', 'pod3.1', { count: 2 })).toMatchObject({ received: 2 })
+    const answered = async () => (await lab().ping('pod1.1', 'pod3.1', { family: 6 })).received
+    await expect.poll(answered, { timeout: 15_000, interval: 200 }).toBe(1)
+    expect(await lab().ping('pod3.1', 'pod2.1', { family: 6 })).toMatchObject({ received: 1 })
+    const { stdout } = await lab().exec('host3', ['ip', '-d', '-br', 'link', 'show', 'flannel-v6.1'])
+    expect(stdout).toContain(node('host3').ipv6Device?.mac)
   })
 
   test('lose nothing of IPv4 when IPv6 between the hosts breaks, and have it back', async () => {
     await lab().exec('host2', ['ip', '-6', 'address', 'del', `${UNDERLAY(2)}/64`, 'dev', 'eth0'])
     expect(await lab().ping('pod1.1', 'pod2.1', { count: 2 })).toMatchObject({ received: 2 })
     expect(await lab().ping('pod1.1', 'pod2.1', { family: 6, count: 1 })).toMatchObject({ received: 0 })
+    const { json } = await askInHost(lab(), 'host1', 'ping', 'host2', '--count', '1')
+    const failed = (json.rungs as { name: string; verdict: string }[]).filter(({ verdict }) => verdict === 'bad')
+    expect(failed).toMatchObject([{ name: 'vtep-ipv6', next: expect.stringContaining(`ping ${UNDERLAY(2)}`) }])
     await lab().exec('host2', ['ip', '-6', 'address', 'add', `${UNDERLAY(2)}/64`, 'dev', 'eth0', 'nodad'])
     await eventually(() => expect(lab().host('host2').status?.state).toBe('ready'))
     expect(await lab().ping('pod1.1', 'pod2.1', { family: 6, count: 2 })).toMatchObject({ received: 2 })
@@ -192,6 +250,23 @@ describe('hosts without any IPv4', () => {
     const transfer = await startTransfer(lab().endpoint('pod2.1'), lab().endpoint('pod1.1'), { mebibytes: 1 })
     const { sent, received } = await transfer.done
     expect(received).toBe(sent)
+  })
+
+  test('reach each other on every rung, from ours to the kernel and back', async () => {
+    for (const [from, to] of [
+      ['host3', 'host1'],
+      ['host1', SUBNET(3)],
+    ] as const) {
+      const { exitCode, json } = await askInHost(lab(), from, 'ping', to, '--count', '1')
+      expect([verdictsOf(json.rungs), exitCode]).toEqual(['good good good good good', 0])
+    }
+    const { json } = await askInHost(lab(), 'host1', 'doctor', '--peers')
+    const bad = (json.findings as { severity: string }[]).filter(({ severity }) => severity === 'error')
+    expect(bad).toEqual([])
+    expect(json.peers).toMatchObject([
+      { whole: true, fragmented: true },
+      { whole: true, fragmented: true },
+    ])
   })
 
   test('keep lease, MAC and file over the death of the daemon', async () => {

@@ -1,12 +1,14 @@
 // The etcd store against a real etcd: the rules of all lease stores, and what only etcd can do to it.
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
+import { parseNetworkConfig } from '../../src/config/network-config.ts'
+import { identityOf, ipv6HalfOf } from '../../src/lease/lease.ts'
 import { LONGEST_BACKOFF_MS } from '../../src/store/etcd/lease-watch.ts'
 import type { LeaseNews } from '../../src/store/lease-store.ts'
 import { leaseStoreCompliance } from '../compliance/lease-store.ts'
 import { EtcdHarness } from '../support/etcd-harness.ts'
 import { EtcdServer } from '../support/etcd-server.ts'
-import { peerLease } from '../support/peer-lease.ts'
+import { dualLease, ipv6Lease, peerLease } from '../support/peer-lease.ts'
 import { A, CONFIG, MAC, request } from '../support/store-harness.ts'
 
 let server: EtcdServer
@@ -58,6 +60,37 @@ describe('a real server', () => {
     const id = BigInt(/"lease":(\d+)/.exec(server.ctl('get', key, '-w', 'json'))![1]!).toString(16)
     const left = Number(/remaining\((\d+)s\)/.exec(server.ctl('lease', 'timetolive', id))?.[1])
     expect(Math.abs(left - 86_400)).toBeLessThanOrEqual(10)
+  })
+
+  test('holds leases with an IPv6 half, or with nothing else, as flannel writes them', async () => {
+    onTestFinished(() => harness.close())
+    const written: string[] = []
+    for (const [families, lease, key, address] of [
+      ['"Network":"10.244.0.0/16"', dualLease(2), '10.244.2.0-24&fd00:10:244:2::-64', '192.0.2.2'],
+      ['"EnableIPv4":false', ipv6Lease(3), '0.0.0.0-0&fd00:10:244:3::-64', '0.0.0.0'],
+    ] as const) {
+      const config = `{${families},"EnableIPv6":true,"IPv6Network":"fd00:10:244::/48","Backend":{"Type":"vxlan"}}`
+      harness.setConfig(config)
+      const store = harness.open()
+      const acquired = await store.acquire({
+        network: parseNetworkConfig(config),
+        publicIp: identityOf(lease.attributes),
+        previousSubnet: lease.subnet,
+        previousIpv6Subnet: ipv6HalfOf(lease),
+        attributes: () => lease.attributes,
+      })
+      const host = lease.attributes.publicIpv6!.at(-1)
+      const ipv4Data = lease.subnet === null ? '' : `"BackendData":{"VNI":1,"VtepMAC":"0a:00:00:00:00:0${host}"},`
+      const ipv6Data = `"BackendV6Data":{"VNI":1,"VtepMAC":"0a:06:00:00:00:0${host}"}`
+      written.push(
+        `${harness.prefix}/subnets/${key}`,
+        `{"PublicIP":"${address}","PublicIPv6":"2001:db8::${host}","BackendType":"vxlan",${ipv4Data}${ipv6Data}}`,
+      )
+      expect(await store.read(acquired)).toMatchObject({ subnet: lease.subnet, attributes: lease.attributes })
+    }
+    const [dualKey, dualValue, ipv6Key, ipv6Value] = written
+    const kept = server.ctl('get', '--prefix', `${harness.prefix}/subnets/`)
+    expect(kept).toBe(`${[ipv6Key, ipv6Value, dualKey, dualValue].join('\n')}\n`)
   })
 
   test('that compacted while the watch was cut off is listed anew, and then watched', async () => {

@@ -89,11 +89,11 @@ start, which waits for it; a mistake is reported with its place.
 
 | key | default | about |
 |---|---|---|
-| \`Network\` | required | the pod network, IPv4 CIDR of unicast addresses; it must not cover the underlay, and no route of others may be for exactly it |
+| \`Network\` | required unless \`EnableIPv4\` is false | the pod network, IPv4 CIDR of unicast addresses; it must not cover the underlay, and no route of others may be for exactly it |
 | \`SubnetLen\` | 24, or prefix + 2 for networks smaller than /22 | prefix length of each node's subnet, at most 30 |
 | \`SubnetMin\`, \`SubnetMax\` | second and last subnet of \`Network\` | first and last subnet that may be given out |
-| \`EnableIPv4\` | true | false is refused: hosts talk over IPv4 |
-| \`EnableIPv6\` | false | pods have IPv6 addresses as well; needs \`Backend.IPv6OverIPv4\` |
+| \`EnableIPv4\` | true | false with \`EnableIPv6\`: pods and hosts have IPv6 alone |
+| \`EnableIPv6\` | false | pods have IPv6 addresses as well, and hosts a second VXLAN tunnel between theirs, by the device \`flannel-v6.VNI\`; backend \`vxlan\` only |
 | \`IPv6Network\` | required with \`EnableIPv6\` | the pod network of IPv6, a CIDR of unicast addresses |
 | \`IPv6SubnetLen\` | 64, or prefix + 2 for networks smaller than /62 | prefix length of each node's IPv6 subnet, at most 126 |
 | \`IPv6SubnetMin\`, \`IPv6SubnetMax\` | second and last subnet of \`IPv6Network\` | first and last IPv6 subnet that may be given out |
@@ -101,8 +101,8 @@ start, which waits for it; a mistake is reported with its place.
 | \`Backend.Type\` | required in \`Backend\`; without \`Backend\` it is \`udp\`, as flannel has it | \`vxlan\`; \`udp\` (IPv4 inside plain UDP; of the keys below it has \`Port\` only); \`alloc\` (a lease and nothing else, no keys); \`extension\` (commands). What each is for: [backends](backends.md) |
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name, in hex behind an \`x\` where that would be too long |
 | \`Backend.Port\` | 8472; \`udp\`: 8285 | UDP port, equal on all nodes |
-| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less. The interface's is followed while the daemon runs; one that is given here is not |
-| \`Backend.IPv6OverIPv4\` | false | our own key: IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
+| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less, over IPv6 70. The interface's is followed while the daemon runs; one that is given here is not |
+| \`Backend.IPv6OverIPv4\` | false | our own key: with \`EnableIPv6\` there is no second tunnel, IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
 | \`Backend.PreStartupCommand\`, \`PostStartupCommand\`, \`SubnetAddCommand\`, \`SubnetRemoveCommand\` | none | \`extension\` only: [what runs when](backends.md#extension) |
 | \`Backend.Shell\` | false | \`extension\` only, our own key: \`/bin/sh -c\` reads the commands |
 | \`Backend.GBP\` | false | the marks of packets (group policy) cross the tunnel; equal on all nodes, which need \`--dataplane kernel\` or \`auto\`: the userspace dataplane refuses to start with it |
@@ -113,15 +113,27 @@ start, which waits for it; a mistake is reported with its place.
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }
 \`\`\`
 
-With IPv6:
+With IPv6 beside IPv4, and alone:
 
 \`\`\`json
 {
   "Network": "10.244.0.0/16",
   "EnableIPv6": true, "IPv6Network": "fd00:10:244::/48",
-  "Backend": { "Type": "vxlan", "IPv6OverIPv4": true }
+  "Backend": { "Type": "vxlan" }
 }
 \`\`\`
+
+\`\`\`json
+{
+  "EnableIPv4": false,
+  "EnableIPv6": true, "IPv6Network": "fd00:10:244::/48",
+  "Backend": { "Type": "vxlan" }
+}
+\`\`\`
+
+Hosts need IPv6 addresses that reach each other, not only link-local ones, with both families on one interface. The IPv6 device needs an
+MTU of 1280, hence the interface one of 1350; \`FLANNEL_MTU\` is that of the IPv4 device where there is one
+([why](decisions/0026-tunnels-between-ipv6-addresses.md)).
 
 Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subnets. Forwarding of IPv6 on the host
 (\`net.ipv6.conf.all.forwarding\`) is the CNI plugin's to switch on, as with flannel.

@@ -13,7 +13,7 @@ import { findNetworkOverlap, parseDestination } from '../../host/network-overlap
 import { judgeOverlayDevice } from '../../host/overlay-link.ts'
 import { isForeignRoute } from '../../host/peer-routes.ts'
 import { isOurPeerRoute } from '../../host/route-protocol.ts'
-import { overlayName } from '../facts.ts'
+import { overlayName, overlayNames } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import { forwards } from '../firewall-chains.ts'
 import { routeAdvice } from '../ladder-direct.ts'
@@ -26,20 +26,23 @@ const overlayDevice: Check = {
   judge: (facts) => {
     const { view, links } = facts
     if (!links.seen) return [unseen(`interfaces: ${links.why}`)]
-    const name = overlayName(facts)
-    const link = links.value.find(({ ifname }) => ifname === name)
     if (view.status?.node == null) return []
-    if (link === undefined) {
-      if (!view.alive) return [note(`${name} does not exist: the daemon makes it at its start`)]
-      return [error(`the overlay device ${name} is gone`, 'the daemon makes it again within seconds; else restart it')]
-    }
-    if (!link.flags.includes('UP')) return [error(`${name} is down`, `ip link set ${name} up`)]
-    if (!link.flags.includes('LOWER_UP') && view.status.dataplane === 'userspace') {
-      const message = `no process holds ${name}: packets of pods vanish (IPv4) or are refused (IPv6)`
-      return [error(message, 'start the daemon')]
-    }
-    return [ok(`${name} is up`)]
+    return overlayNames(facts).map((name) => judgeDevice(name, links.value, view))
   },
+}
+
+function judgeDevice(name: string, links: readonly LinkInfo[], { alive, status }: NodeView): Remark {
+  const link = links.find(({ ifname }) => ifname === name)
+  if (link === undefined) {
+    if (!alive) return note(`${name} does not exist: the daemon makes it at its start`)
+    return error(`the overlay device ${name} is gone`, 'the daemon makes it again within seconds; else restart it')
+  }
+  if (!link.flags.includes('UP')) return error(`${name} is down`, `ip link set ${name} up`)
+  if (!link.flags.includes('LOWER_UP') && status?.dataplane === 'userspace') {
+    const message = `no process holds ${name}: packets of pods vanish (IPv4) or are refused (IPv6)`
+    return error(message, 'start the daemon')
+  }
+  return ok(`${name} is up`)
 }
 
 const kernelVtep: Check = {
@@ -50,8 +53,10 @@ const kernelVtep: Check = {
     if (!links.seen) return [unseen(`interfaces: ${links.why}`)]
     const node = view.status?.node ?? null
     const kernel = view.status?.dataplane === 'kernel'
-    const [name, port] = [overlayName(facts), node?.port ?? 8472]
-    const left = links.value.filter((link) => isForeignVtep(link, name, port) && !(kernel && link.ifname === name))
+    const [names, port] = [overlayNames(facts), node?.port ?? 8472]
+    const left = links.value.filter((link) => {
+      return isForeignVtep(link, names, port) && !(kernel && names.includes(link.ifname))
+    })
     if (left.length === 0) return [ok('no VTEP of another program is in the way')]
     return left.map(({ ifname, linkinfo }) => {
       const message = `${ifname} is a kernel VTEP (VNI ${linkinfo?.info_data?.id}, port ${linkinfo?.info_data?.port}) that takes our port or our name`
@@ -61,9 +66,10 @@ const kernelVtep: Check = {
   },
 }
 
-function isForeignVtep(link: LinkInfo, name: string, port: number): boolean {
+function isForeignVtep(link: LinkInfo, names: readonly string[], port: number): boolean {
   if (link.linkinfo?.info_kind !== 'vxlan') return false
-  if (link.ifname === name && judgeOverlayDevice(name, link).kind === 'foreign') return true
+  const name = link.ifname
+  if (names.includes(name) && judgeOverlayDevice(name, link).kind === 'foreign') return true
   return link.linkinfo.info_data?.port === port
 }
 
@@ -174,7 +180,8 @@ const rpFilter: Check = {
 const ipForward: Check = {
   id: 'ip-forward',
   group: 'host',
-  judge: ({ settings, links }) => {
+  judge: ({ settings, links, view }) => {
+    if (hasNoIpv4(view)) return [judgeIpv6Forwarding(settings.get('net/ipv6/conf/all/forwarding'))]
     const value = settings.get('net/ipv4/ip_forward')
     if (value === undefined) return [unseen('net.ipv4.ip_forward is not readable')]
     if (value === '0') {
@@ -195,11 +202,23 @@ const ipForward: Check = {
   },
 }
 
+function hasNoIpv4({ status }: NodeView): boolean {
+  return status?.node?.network.includes(':') === true
+}
+
+function judgeIpv6Forwarding(value: string | undefined): Remark {
+  if (value === undefined) return unseen('net.ipv6.conf.all.forwarding is not readable')
+  if (value !== '0') return ok('forwarding of IPv6 is on')
+  const message = 'net.ipv6.conf.all.forwarding is 0: packets of pods are not passed on'
+  return error(message, 'sysctl -w net.ipv6.conf.all.forwarding=1, and in /etc/sysctl.d for the next boot')
+}
+
 const forwardPolicy: Check = {
   id: 'forward-policy',
   group: 'host',
   judge: (facts) => {
     const { firewall, view } = facts
+    if (hasNoIpv4(view)) return [unseen('firewall: rules of IPv6 are not looked at')]
     if (!firewall.seen) return [unseen(`firewall: ${firewall.why}`)]
     const network = parsePrefix(view.status?.node?.network ?? '') ?? NO_NETWORK
     const devices = [overlayName(facts), 'cni0']

@@ -1,5 +1,5 @@
 // Checks of what the cluster knows of this node: store, own lease, and subnet.env that is derived from it.
-import { containsPrefix, type Ipv4Prefix, parsePrefix, samePrefix } from '../../../dataplane/index.ts'
+import { containsPrefix, type Prefix, parseIpv6Prefix, parsePrefix, samePrefix } from '../../../dataplane/index.ts'
 import { parseSubnetFile } from '../../config/subnet-file.ts'
 import { optionOf } from '../../daemon/daemon-words.ts'
 import { awayInWords } from '../../daemon/status-line.ts'
@@ -99,20 +99,27 @@ function missingSubnetFile({ view, daemonWords, subnetFilePath: path }: Facts): 
 function judgeSubnetFile({ view, subnetFilePath: path }: Facts, text: string): Remark[] {
   const remembered = parseSubnetFile(text)
   const { status } = view
-  if (remembered.subnet === null || remembered.network === null) {
+  const { subnet, network, ipv6Subnet, ipv6Network } = remembered
+  const [own, whole] = subnet === null && network === null ? [ipv6Subnet, ipv6Network] : [subnet, network]
+  if (own === null || whole === null) {
     return [error(`${path} names no FLANNEL_SUBNET or FLANNEL_NETWORK`, 'remove it and restart the daemon')]
   }
-  if (status?.lease == null) return [ok(`${path} says ${/^FLANNEL_SUBNET=(.*)$/m.exec(text)?.[1] ?? ''}`)]
+  if (status?.lease == null) return [ok(`${path} says ${/^FLANNEL_(?:IPV6_)?SUBNET=(.*)$/m.exec(text)?.[1] ?? ''}`)]
   const found: Remark[] = []
-  const differs = (what: string, has: Ipv4Prefix, wanted: string | undefined, inFile: string) => {
-    const prefix = parsePrefix(wanted ?? '')
-    if (prefix === null || samePrefix(has, prefix)) return
+  const lineOf = (name: string) => new RegExp(`^${name}=(.*)$`, 'm').exec(text)?.[1] ?? ''
+  const differs = (what: string, has: Prefix | null, wanted: string | null | undefined) => {
+    const prefix = parsePrefix(wanted ?? '') ?? parseIpv6Prefix(wanted ?? '')
+    if (prefix === null || (has !== null && samePrefix(has, prefix))) return
+    const inFile = lineOf(what) || 'nothing'
     const message = `${path} says ${what} ${inFile}, the daemon ${wanted}: new pods get addresses of others`
     found.push(error(message, 'restart the daemon, which writes it again; then restart the pods made meanwhile'))
   }
-  const lineOf = (name: string) => new RegExp(`^${name}=(.*)$`, 'm').exec(text)?.[1] ?? ''
-  differs('FLANNEL_SUBNET', remembered.subnet, status.lease.subnet, lineOf('FLANNEL_SUBNET'))
-  differs('FLANNEL_NETWORK', remembered.network, status.node?.network, lineOf('FLANNEL_NETWORK'))
+  if (own === subnet) {
+    differs('FLANNEL_SUBNET', subnet, status.lease.subnet)
+    differs('FLANNEL_NETWORK', network, status.node?.network)
+  }
+  differs('FLANNEL_IPV6_SUBNET', ipv6Subnet, status.lease.ipv6Subnet)
+  differs('FLANNEL_IPV6_NETWORK', ipv6Network, status.node?.ipv6Network)
   const mtu = Number(lineOf('FLANNEL_MTU'))
   if (status.node !== null && mtu !== status.node.mtu) {
     const message = `${path} says FLANNEL_MTU ${lineOf('FLANNEL_MTU')}, the daemon ${status.node.mtu}`

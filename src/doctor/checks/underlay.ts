@@ -31,15 +31,17 @@ const underlayInterface: Check = {
     if (!link.flags.includes('UP')) return [error(`the underlay interface ${name} is down`, `ip link set ${name} up`)]
     if (!link.flags.includes('LOWER_UP'))
       return [error(`the underlay interface ${name} has no carrier`, 'look at cable or hypervisor')]
-    if ((link.addr_info ?? []).every(({ local }) => local !== address)) {
+    const ours = [address, ...(node.ipv6Device ? [node.ipv6Device.underlayAddress] : [])]
+    const lost = ours.find((one) => (link.addr_info ?? []).every(({ local }) => local !== one))
+    if (lost !== undefined) {
       return [
         error(
-          `${name} no longer has the address ${address} that peers send to`,
+          `${name} no longer has the address ${lost} that peers send to`,
           `ip address add it again, or restart the daemon`,
         ),
       ]
     }
-    return [ok(`${name} is up with ${address}`)]
+    return [ok(`${name} is up with ${ours.join(' and ')}`)]
   },
 }
 
@@ -51,11 +53,12 @@ const mtu: Check = {
     if (node === null) return []
     if (!links.seen) return [unseen(`MTU: ${links.why}`)]
     const mtuOf = (name: string) => links.value.find(({ ifname }) => ifname === name)?.mtu
-    const [underlay, device, overhead] = [mtuOf(node.underlayInterface), mtuOf(node.device), overheadOf(node)]
+    const [underlay, overhead] = [mtuOf(node.underlayInterface), overheadOf(node)]
     const found: Remark[] = []
-    if (device !== undefined && device !== node.mtu) {
-      const remedy = `ip link set ${node.device} mtu ${node.mtu}`
-      found.push(warning(`${node.device} has MTU ${device}, the daemon set ${node.mtu}`, remedy))
+    for (const { device: name, mtu: set } of [node, ...(node.ipv6Device ? [node.ipv6Device] : [])]) {
+      const has = mtuOf(name)
+      if (has === undefined || has === set) continue
+      found.push(warning(`${name} has MTU ${has}, the daemon set ${set}`, `ip link set ${name} mtu ${set}`))
     }
     const sum = `underlay ${underlay} − overhead ${overhead}`
     if (underlay !== undefined && node.mtu + overhead > underlay) {

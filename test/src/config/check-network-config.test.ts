@@ -44,6 +44,19 @@ describe('a good config', () => {
     })
   })
 
+  test('with a tunnel over IPv6 comes to two devices, each with its MTU, or to that one', () => {
+    const ipv6 = '"EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}'
+    expect(checkNetworkConfig(`{"Network":"10.244.0.0/16",${ipv6}}`).derived).toMatchObject({
+      device: 'flannel.1',
+      MTU: "the interface's − 50",
+      IPv6: "flannel-v6.1, MTU the interface's − 70",
+    })
+    const { findings, derived } = checkNetworkConfig(`{"EnableIPv4":false,${ipv6}}`)
+    expect(findings).toEqual([])
+    expect(derived).toMatchObject({ device: 'flannel-v6.1', MTU: "the interface's − 70", capacity: '65535 nodes' })
+    expect(derived).not.toHaveProperty('Network')
+  })
+
   test('without a backend is told what that means', () => {
     const { findings, derived } = checkNetworkConfig('{"network":"10.244.0.0/28"}')
     expect(findings).toMatchObject([{ severity: 'warning', message: expect.stringContaining('taking "udp"') }])

@@ -35,6 +35,9 @@ const bridge = (ifname: string, cidr: string, mtu = 1450) =>
   link(ifname, { mtu, linkinfo: { info_kind: 'bridge' }, addr_info: [address(cidr)] })
 const eth0 = (more: Parameters<typeof link>[1]) =>
   links(link('eth0', { addr_info: [address('192.0.2.1/24')], ...more }))
+const IPV6_DEVICE = {
+  ...{ device: 'flannel-v6.1', mac: '0a:06:00:00:00:01', underlayAddress: '2001:db8::1', mtu: 1430 },
+}
 const tun = (more: Parameters<typeof link>[1]) => links({ ...LINKS[2]!, ...more })
 
 const withWay = (way: 'direct' | 'tunnel' | 'none', why = '') =>
@@ -133,6 +136,7 @@ const UNDERLAY: readonly Row[] = [
 const HOST: readonly Row[] = [
   ['overlay-device', 'gone', healthy({ links: without('flannel.1') }), 'error', /is gone/],
   ['overlay-device', 'not made yet', withoutDaemon({ links: without('flannel.1') }), 'note', /makes it at its start/],
+  ['overlay-device', 'of IPv6 gone', withNode({ ipv6Device: IPV6_DEVICE }), 'error', /flannel-v6\.1 is gone/],
   ['overlay-device', 'down', healthy({ links: tun({ flags: [] }) }), 'error', /is down/],
   ['overlay-device', 'held by nobody', withoutDaemon({ links: tun({ flags: ['UP'] }) }), 'error', /no process holds/],
   ['kernel-vtep', 'beside ours', healthy({ links: links(vtep('flannel.2')) }), 'error', /flannel\.2 is a kernel VTEP/],
@@ -142,6 +146,16 @@ const HOST: readonly Row[] = [
     neverRun({ links: links(vtep('flannel.1', 4789)) }),
     'warning',
     /flannel\.1 is a kernel/,
+  ],
+  [
+    'kernel-vtep',
+    'of IPv6, our own',
+    withStatus(
+      { dataplane: 'kernel', node: withNode({ ipv6Device: IPV6_DEVICE }).view.status!.node },
+      { links: links(vtep('flannel-v6.1')) },
+    ),
+    'ok',
+    /no VTEP/,
   ],
   ['kernel-vtep', 'on another port', healthy({ links: links(vtep('vxlan9', 4789)) }), 'ok', /no VTEP/],
   ['kernel-vtep', 'our own', withStatus({ dataplane: 'kernel' }, { links: links(vtep('flannel.1')) }), 'ok', /no VTEP/],

@@ -17,6 +17,7 @@ const PLACE: LadderPlace = {
   overheadBytes: 50,
   port: 8472,
   ipv6: false,
+  ipv6Device: 'flannel.1',
 }
 
 interface Network {

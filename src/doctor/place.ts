@@ -28,12 +28,10 @@ export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace 
   }
 }
 
-/** What the tunnel of this node adds to each packet. */
-export function overheadOf({
-  vni,
-  device,
-  underlayAddress,
-}: Pick<NonNullable<DaemonStatus['node']>, 'vni' | 'device' | 'underlayAddress'>): number {
+type Addressed = Pick<NonNullable<DaemonStatus['node']>, 'device' | 'vni' | 'underlayAddress'>
+
+/** What the tunnel of this node adds to each packet, in bytes; 0 without one. */
+export function overheadOf({ device, vni, underlayAddress }: Addressed): number {
   if (device === '') return 0
   return overheadBytes(vni === 0 ? 'udp' : 'vxlan', underlayAddress.includes(':'))
 }

@@ -13,6 +13,7 @@ const HOST_GW: LadderPlace = {
 const DIRECT: LadderPlace = {
   ...HOST_GW,
   overlayDevice: 'flannel.1',
+  ipv6Device: 'flannel.1',
   overlayMtuBytes: 1450,
   overheadBytes: 50,
   port: 8472,

@@ -28,8 +28,12 @@ export async function routeRung(
   const rung = (verdict: Rung['verdict'], text: string, next: string | null = null): Rung => {
     return { name: 'route', verdict, text, averageMs: null, next }
   }
+  const lost = peer.ways?.find(({ way }) => way === 'none')
+  if (lost !== undefined) {
+    const { subnet, why } = lost
+    return rung('bad', `no route to ${subnet}: ${why}`, routeAdvice(why, { subnet, publicIp: peer.publicIp }))
+  }
   const way = wayOf(peer)
-  if (way?.way === 'none') return rung('bad', `no route to ${peer.subnet}: ${way.why}`, routeAdvice(way.why, peer))
   const device = await tools.deviceTo(address)
   if (device === underlayInterface) {
     const whose = way === null || way.why === '' ? '' : ` (${way.why})`

@@ -52,7 +52,7 @@ async function askPeer(
 ): Promise<PeerRow> {
   const { publicIp, subnet: subnetText } = peer
   const subnet = subnetOf(peer)
-  const ipv6Vtep = hasIpv6 ? ipv6VtepAddress(peer) : null
+  const ipv6Vtep = hasIpv6 && overlayDevice !== '' ? ipv6VtepAddress(peer) : null
   const ask = (address: string, more: Partial<EchoOptions> = {}) =>
     echo(address, { count: TRIES, waitMs: WAIT_MS, intervalMs: 100, ...more })
   // Without a tunnel the host itself is all that surely answers there.

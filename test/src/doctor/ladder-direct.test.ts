@@ -28,10 +28,12 @@ interface Network {
   readonly device?: string | null
   readonly way?: 'direct' | 'tunnel' | 'none'
   readonly why?: string
+  /** Way of an IPv6 half; absent: there is none. */
+  readonly ipv6Way?: 'direct' | 'none'
 }
 
 async function ladder(network: Network = {}, place = HOST_GW) {
-  const { answers = [HOST, BRIDGE], limitBytes = 1500, device = 'eth0', way = 'direct', why = '' } = network
+  const { answers = [HOST, BRIDGE], limitBytes = 1500, device = 'eth0', way = 'direct', why = '', ipv6Way } = network
   const ports: number[] = []
   const tools: LadderTools = {
     echo: async (address, { count, packetBytes = 84 }) => {
@@ -45,7 +47,10 @@ async function ladder(network: Network = {}, place = HOST_GW) {
     deviceTo: async () => device,
     now: () => NOW,
   }
-  const one = peer(2, { ways: [{ subnet: '10.244.2.0/24', way, why }] })
+  const ipv6 = 'fd00:0:0:2::/64'
+  const half = ipv6Way === undefined ? [] : [{ subnet: ipv6, way: ipv6Way, why: 'no neighbour' }]
+  const ipv6Subnet = ipv6Way === undefined ? null : ipv6
+  const one = peer(2, { ipv6Subnet, ways: [{ subnet: '10.244.2.0/24', way, why }, ...half] })
   const { view } = withStatus({ peers: [one] as never })
   const rungs = await climb(findTarget(HOST, view)!, view, { count: 2, place, tools })
   const matrix = await askPeers(view, place, tools)
@@ -62,6 +67,15 @@ describe('without a tunnel', () => {
     ])
     expect(ports).toEqual([])
     expect(matrix[0]).toMatchObject({ refused: false, whole: true, vtepMs: 0.2 })
+  })
+
+  test('an IPv6 half has no VTEP to ask, and is told of when no route leads to it', async () => {
+    const place = { ...HOST_GW, ipv6: true }
+    const well = await ladder({ ipv6Way: 'direct' }, place)
+    expect(well.verdicts).toEqual(['store good', 'underlay good', 'route good', 'sizes good', 'pod-side good'])
+    expect(well.matrix[0]).not.toHaveProperty('ipv6Ms')
+    const lost = await ladder({ ipv6Way: 'none' }, place)
+    expect(lost.rungs[2]).toMatchObject({ verdict: 'bad', text: 'no route to fd00:0:0:2::/64: no neighbour' })
   })
 
   test('a neighbour past the tunnel is asked in the same way', async () => {

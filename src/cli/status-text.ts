@@ -49,6 +49,7 @@ function heading({ daemon, ready, status }: StatusReport, terminal: Terminal): s
 
 function dataplaneInWords({ dataplane, driver }: DaemonStatus): string {
   if (dataplane === 'none') return 'no dataplane'
+  if (dataplane === 'routes') return 'routes of the kernel, no tunnel'
   if (dataplane === 'commands') return 'commands of the extension'
   return dataplane === 'kernel' ? 'kernel dataplane' : `${dataplane} dataplane, ${driver}`
 }
@@ -94,8 +95,9 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
   }
   // Seldom there is any.
   const limited = listed.some(({ pathMtu = null }) => pathMtu !== null)
+  const hasWays = listed.some(({ ways }) => ways != null)
   const columns = [
-    ...['PEER', 'SUBNET', 'STATE', 'LAST OUT', 'LAST IN', 'SENT', 'RECEIVED'],
+    ...['PEER', 'SUBNET', ...(hasWays ? ['WAY'] : []), 'STATE', 'LAST OUT', 'LAST IN', 'SENT', 'RECEIVED'],
     ...(limited ? ['PATH MTU'] : []),
   ]
   const rows = listed.map((peer) => {
@@ -104,6 +106,7 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
     const cells = [
       publicIp,
       subnet,
+      ...(hasWays ? [wayOf(peer)] : []),
       stateOf(peer, terminal),
       ago(traffic?.lastSent),
       ago(traffic?.lastReceived),
@@ -115,6 +118,12 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
   const text = table(wide ? [...columns, 'IPV6 SUBNET', 'MAC', 'EXPIRES'] : columns, rows)
   const rest = sorted.length - listed.length
   return rest === 0 ? text : `${text}and ${rest} more: -o wide\n`
+}
+
+/** `direct`, or both ways where an IPv6 half takes another one. */
+function wayOf({ ways }: Peer): string {
+  const words = (ways ?? []).map(({ way }) => (way === 'none' ? 'no route' : way))
+  return [...new Set(words)].join(', ') || '-'
 }
 
 function stateOf({ state }: Peer, terminal: Terminal): string {

@@ -12,3 +12,8 @@ describe('with several workers', () => {
   const daemonArguments = ['--workers', '2']
   movesItsUnderlay('two hosts that change their addresses at once', { name: 'moveworkers', daemonArguments })
 })
+
+describe('with tunnels over IPv6', () => {
+  const hosts = 'a userspace and a kernel host that change their addresses at once'
+  movesItsUnderlay(hosts, { name: 'move6', kernel: ['host2'], family: 'ipv6' })
+})

@@ -193,8 +193,9 @@ describe('hosts with a tunnel of each family', () => {
   })
 
   test('have the IPv6 device back that somebody took away, with all that was on it; IPv4 goes on', async () => {
+    const steady = lab().ping('pod1.1', 'pod3.1', { count: 40 })
     for (const host of ['host1', 'host3']) await lab().exec(host, ['ip', 'link', 'delete', 'flannel-v6.1'])
-    expect(await lab().ping('pod1.1', 'pod3.1', { count: 2 })).toMatchObject({ received: 2 })
+    expect(await steady).toMatchObject({ received: 40 })
     const answered = async () => (await lab().ping('pod1.1', 'pod3.1', { family: 6 })).received
     await expect.poll(answered, { timeout: 15_000, interval: 200 }).toBe(1)
     expect(await lab().ping('pod3.1', 'pod2.1', { family: 6 })).toMatchObject({ received: 1 })
@@ -216,7 +217,8 @@ describe('hosts with a tunnel of each family', () => {
 })
 
 describe('hosts without any IPv4', () => {
-  const lab = labUnderTest({ name: 'ipv6only', hosts: 3, pods: 1, kernel: ['host3'], family: 'ipv6' })
+  const daemonArguments = ['--ip-masq', '--ip-blackhole-route']
+  const lab = labUnderTest({ name: 'ipv6only', hosts: 3, pods: 1, kernel: ['host3'], family: 'ipv6', daemonArguments })
 
   test('hold leases under flannel’s key without an IPv4 half', () => {
     expect(readdirSync(`${labFiles('ipv6only').store}/subnets`).sort()).toEqual(
@@ -231,7 +233,7 @@ describe('hosts without any IPv4', () => {
   test('tell CNI plugins of IPv6 alone, with the MTU of a tunnel over it', () => {
     expect(readFileSync(hostFiles('ipv6only', 'host1').subnetFile, 'utf8')).toBe(
       `FLANNEL_IPV6_NETWORK=fd00:10:244::/48\nFLANNEL_IPV6_SUBNET=${SUBNET(1)}1/64\n` +
-        'FLANNEL_MTU=1430\nFLANNEL_IPMASQ=false\n',
+        'FLANNEL_MTU=1430\nFLANNEL_IPMASQ=true\n',
     )
   })
 
@@ -241,6 +243,16 @@ describe('hosts without any IPv4', () => {
       expect((await lab().exec(host, ['ss', '-Hlnu6', 'sport', '=', `:${PORT}`])).stdout).not.toBe('')
       expect((await lab().exec(host, ['ip', 'link', 'show', 'flannel.1'])).exitCode).not.toBe(0)
     }
+  })
+
+  test('have rules and the blackhole route of IPv6, and none of IPv4', async () => {
+    const shown = async (...words: string[]) => lines((await lab().exec('host1', words)).stdout)
+    const rules = await shown('ip6tables', '-t', 'nat', '-S', 'FLANNEL-POSTRTG')
+    expect(rules).toHaveLength(7)
+    expect(rules[2]).toMatch(/-s fd00:10:244:1::\/64 -d fd00:10:244::\/48 .*-j RETURN/)
+    expect((await shown('iptables-save')).filter((line) => line.includes('FLANNEL'))).toEqual([])
+    const routes = await shown('ip', '-6', 'route', 'show', 'type', 'blackhole', 'proto', '142')
+    expect(routes).toEqual([expect.stringMatching(/^blackhole fd00:10:244:1::\/64 /)])
   })
 
   test('let pods reach each other, and bring the very bytes', async () => {

@@ -196,13 +196,18 @@ describe('hosts that carry IPv6 of their pods', () => {
 
     test('teach them with our own answers where the device would let more pass; TCP arrives', async () => {
       letPodsSendMore(lab())
-      for (const host of ['host1', 'host3']) {
-        ip('-n', lab().namespace(host), 'link', 'set', 'flannel.1', 'mtu', '1500')
-      }
-      ip('-n', lab().namespace('pod1.1'), '-6', 'route', 'flush', 'cache')
       const target = lab().endpoint('pod3.1', 6)
       const words = ['ping', '-n', '-c', '1', '-W', '2', '-M', 'do', '-s', '1403', target.address]
-      expect((await lab().exec('pod1.1', words)).stdout).toMatch(/From fd00:10:244:1:: .*Packet too big: mtu=1450/)
+      const askThroughLargerDevice = async () => {
+        for (const host of ['host1', 'host3']) {
+          ip('-n', lab().namespace(host), 'link', 'set', 'flannel.1', 'mtu', '1500')
+        }
+        ip('-n', lab().namespace('pod1.1'), '-6', 'route', 'flush', 'cache')
+        return (await lab().exec('pod1.1', words)).stdout
+      }
+      // The daemon looks once a second whether the device has its MTU: now and then it is faster than the ping.
+      const ourAnswer = /From fd00:10:244:1:: .*Packet too big: mtu=1450/
+      await expect.poll(askThroughLargerDevice, { timeout: 10_000, interval: 0 }).toMatch(ourAnswer)
       const learnt = (await lab().exec('pod1.1', ['ip', '-6', 'route', 'get', target.address])).stdout
       expect(learnt).toMatch(/\bmtu 1450\b/)
       const transfer = await startTransfer(lab().endpoint('pod3.1'), lab().endpoint('pod1.1', 6), { mebibytes: 4 })

@@ -13,18 +13,20 @@ const HOSTS = ['host1', 'host2'] as const
 export function movesItsUnderlay(about: string, options: Partial<LabOptions> & { readonly name: string }): void {
   const lab = labUnderTest({ hosts: 2, pods: 1, ...options })
   const on = (host: string, ...words: string[]) => ip('-n', lab().namespace(host), ...words)
-  const deviceIndex = (host: string) => /^\d+/.exec(on(host, '-o', 'link', 'show', 'flannel.1'))![0]
-  const routes = (host: string) => on(host, 'route', 'show', 'dev', 'flannel.1')
+  const overIpv6 = options.family === 'ipv6'
+  const [family, device] = overIpv6 ? (['-6', 'flannel-v6.1'] as const) : (['-4', 'flannel.1'] as const)
+  const deviceIndex = (host: string) => /^\d+/.exec(on(host, '-o', 'link', 'show', device))![0]
+  const routes = (host: string) => on(host, family, 'route', 'show', 'dev', device)
   const state = () =>
     HOSTS.map((host) => [identityOf(lab(), host), deviceIndex(host), lab().host(host).daemonPid, routes(host)])
 
   /** Gives the host another address in place of the one it has, and tells which. */
   function readdress(host: string): { host: string; now: string } {
-    const old = /inet (\S+)/.exec(on(host, '-4', 'address', 'show', 'dev', 'eth0'))![1]!
-    const [, network, last, length] = /^(.*\.)(\d+)(\/\d+)$/.exec(old)!
+    const old = /inet6? (\S+)/.exec(on(host, family, 'address', 'show', 'dev', 'eth0'))![1]!
+    const [, network, last, length] = /^(.*[.:])(\d+)(\/\d+)$/.exec(old)!
     const now = `${network}${Number(last) + 100}`
     on(host, 'address', 'delete', old, 'dev', 'eth0')
-    on(host, 'address', 'add', `${now}${length}`, 'dev', 'eth0')
+    on(host, 'address', 'add', `${now}${length}`, 'dev', 'eth0', ...(overIpv6 ? ['nodad'] : []))
     return { host, now }
   }
 
@@ -36,7 +38,7 @@ export function movesItsUnderlay(about: string, options: Partial<LabOptions> & {
       const tables = generations()
       const addresses = HOSTS.map(readdress)
       const start = performance.now()
-      const ping = () => lab().exec('pod1.1', ['ping', '-n', '-c', '1', '-W', '0.2', '10.244.2.2'])
+      const ping = () => lab().exec('pod1.1', ['ping', '-n', '-c', '1', '-W', '0.2', lab().endpoint('pod2.1').address])
       await expect.poll(async () => (await ping()).exitCode, { timeout: LIMIT_MS, interval: 100 }).toBe(0)
       console.log(`back after ${((performance.now() - start) / 1000).toFixed(1)} s`)
       expect(await lab().ping('pod2.1', 'pod1.1', { count: 10 })).toMatchObject({ received: 10 })

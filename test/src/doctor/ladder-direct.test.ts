@@ -8,7 +8,7 @@ import { NOW, peer, withStatus } from '../../support/doctor-facts.ts'
 
 const HOST_GW: LadderPlace = {
   ...{ underlayInterface: 'eth0', underlayMtuBytes: 1500, overlayDevice: '', overlayMtuBytes: 1500 },
-  ...{ overheadBytes: 0, port: 0, ipv6: false, ipv6Device: '' },
+  ...{ overheadBytes: 0, outerDf: 'clear', port: 0, ipv6: false, ipv6Device: '' },
 }
 const DIRECT: LadderPlace = {
   ...HOST_GW,

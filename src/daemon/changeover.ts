@@ -13,10 +13,15 @@ export const REHEARSAL_DEVICE = 'flannel.try'
  * Whether the kernel's VTEP stands in the way that a former run of ours has made.
  * @throws FlanneletteError `port-busy` when the port would stay taken without it, `host-command`
  */
-export async function findOwnVtep({ deviceName, port }: VtepOutline): Promise<boolean> {
+export async function findOwnVtep({ deviceName, port, underlayAddress }: VtepOutline): Promise<boolean> {
   const vteps = await showJson<LinkInfo>('ip', ['link', 'show', 'type', 'vxlan'])
   if (!vteps.some(({ ifname, ifalias }) => ifname === deviceName && ifalias === DEVICE_ALIAS)) return false
-  const other = vteps.find(({ ifname, linkinfo }) => ifname !== deviceName && linkinfo?.info_data?.port === port)
+  const overIpv6 = typeof underlayAddress === 'bigint'
+  const other = vteps.find(({ ifname, linkinfo }) => {
+    const { port: taken, local6 } = linkinfo?.info_data ?? {}
+    // Of each family the kernel has a socket of its own.
+    return ifname !== deviceName && taken === port && (local6 !== undefined) === overIpv6
+  })
   if (other === undefined) return true
   throw new FlanneletteError('port-busy', `UDP port ${port} is also that of the kernel vxlan device ${other.ifname}`, {
     remedy: 'use --dataplane kernel, which can share it, or another Port',

@@ -13,7 +13,7 @@ import type { MetricFacts, Metrics } from './metrics.ts'
 import type { NodeAgent } from './node-agent.ts'
 import { PeerWatch } from './peer-watch.ts'
 import { listenersOf, ProbeServer } from './probe-server.ts'
-import { StatusFile, statusOf } from './status-file.ts'
+import { type DaemonStatus, StatusFile, statusOf } from './status-file.ts'
 import { statusLine } from './status-line.ts'
 import { SystemdNotifier } from './systemd.ts'
 
@@ -120,9 +120,7 @@ export class Operations {
     return {
       version: packageVersion(),
       counters: status.counters,
-      forwardingEntries:
-        status.peers.reduce((sum, peer) => sum + new Set([peer.subnet, peer.ipv6Subnet ?? peer.subnet]).size, 0) -
-        dataplane.pendingSubnets().size,
+      forwardingEntries: entriesInForce(status.peers, dataplane.pendingSubnets()),
       generation: status.generation,
       leaseExpiry: manager === null ? null : expiresAtMs / 1000,
       conflicts: peers.conflicts.length,
@@ -136,4 +134,14 @@ export class Operations {
           : null,
     }
   }
+}
+
+type Subnets = Pick<DaemonStatus['peers'][number], 'subnet' | 'ipv6Subnet'>
+
+/** Prefixes of peers that packets are forwarded by: not those that are not programmed yet. */
+export function entriesInForce(peers: readonly Subnets[], pending: ReadonlySet<string>): number {
+  // A peer without IPv4 is known by its IPv6 subnet: that is one entry.
+  const inForce = ({ subnet, ipv6Subnet }: Subnets) => [...new Set([subnet, ipv6Subnet])].filter(isInForce).length
+  const isInForce = (subnet: string | null) => subnet !== null && !pending.has(subnet)
+  return peers.reduce((sum, peer) => sum + inForce(peer), 0)
 }

@@ -42,7 +42,7 @@ export function deviceDifferences(link: LinkInfo, local: VtepOutline, udpChecksu
   } else {
     compare('UDP checksum', data.udp_csum, udpChecksum)
   }
-  compare('default destination', data.group ?? data.remote ?? 'none', 'none')
+  compare('default destination', data.group ?? data.group6 ?? data.remote ?? data.remote6 ?? 'none', 'none')
   compare('asking for unknown MACs', data.l2miss ?? false, false)
   return differences
 }
@@ -196,8 +196,8 @@ export interface DeviceWork {
 async function fitting(local: LocalVtep, link: LinkInfo | null, where: InNamespace): Promise<LocalVtep> {
   if (link === null || link.mtu === local.mtuBytes) return local
   const lower = await readLink(local.underlayInterface, where)
-  const { vxlan: overheadBytes } = isOverIpv6(local) ? WIDE_OVERHEAD_BYTES : OVERHEAD_BYTES
-  const mostBytes = (lower?.mtu ?? Number.POSITIVE_INFINITY) - overheadBytes
+  const overhead = isOverIpv6(local) ? WIDE_OVERHEAD_BYTES : OVERHEAD_BYTES
+  const mostBytes = (lower?.mtu ?? Number.POSITIVE_INFINITY) - overhead.vxlan
   return { ...local, mtuBytes: Math.min(local.mtuBytes, mostBytes) }
 }
 

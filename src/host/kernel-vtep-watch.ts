@@ -34,7 +34,7 @@ export class VtepWatch {
     }
     this.#bell = ringOnChanges(ring, {
       objects: ['link', 'address', 'route', 'neigh'],
-      concerns: (line) => !isNeighborElsewhere(line, options.device),
+      concerns: (line) => !isElsewhere(line, options.device),
     })
     this.#arm()
   }
@@ -59,11 +59,13 @@ export class VtepWatch {
   }
 }
 
+/** `7: veth1a@if2: <…>`, `Deleted 3: cni0    inet …`: links and addresses come and go with pods. */
+const LINK = /^(?:Deleted )?\d+: ([^\s:@]+)/
 /** `10.244.1.7 dev cni0 lladdr … STALE`: on a host with pods these come all the time. */
 const NEIGHBOR = / dev (\S+) .*\b(lladdr|NOARP|PERMANENT|INCOMPLETE|REACHABLE|STALE|DELAY|PROBE|FAILED)\b/
 
-/** Whether a line of `ip monitor` tells of a neighbour (or FDB entry) of another device. */
-export function isNeighborElsewhere(line: string, device: string): boolean {
-  const match = NEIGHBOR.exec(line)
+/** Whether a line of `ip monitor` tells of another link, or of an address, neighbour or FDB entry of one. */
+export function isElsewhere(line: string, device: string): boolean {
+  const match = LINK.exec(line) ?? NEIGHBOR.exec(line)
   return match !== null && match[1] !== device
 }

@@ -250,7 +250,8 @@ export class KernelVtep implements Dataplane {
 
   async #reconcile(cause: string): Promise<void> {
     const tables = this.#tables
-    if (tables === null || this.#stopped) return
+    // Before the first peers are known, a former run's are better than none.
+    if (tables === null || this.#stopped || this.#generation === 0) return
     const rows = this.#rows
     const present = await tables.read()
     const removal = planRemoval(this.#device, rows, present, this.#macs)
@@ -272,9 +273,9 @@ export class KernelVtep implements Dataplane {
   #tellOfRepairs(rows: readonly PeerRow[], { neighbors, fdb, routes }: ProgramPlan): void {
     const commands = [...routes, ...neighbors, ...fdb]
     if (this.#settledRows !== rows || commands.length === 0) return
-    const subnets = new Set(commands.map(({ subnet }) => subnet))
-    const message = `routes or entries of ${subnets.size} peers were changed by somebody else and are as they were again`
-    this.#log.warn('peers-restored', message, { first: commands[0]!.command })
+    const fields = { peers: new Set(commands.map(({ subnet }) => subnet)).size, first: commands[0]!.command }
+    const message = 'routes or entries of peers were changed by somebody else and are as they were again'
+    this.#log.warn('peers-restored', message, fields)
   }
 
   async #remove(tables: KernelTables, tool: IpTool, commands: readonly string[]): Promise<void> {

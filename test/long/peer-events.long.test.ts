@@ -5,7 +5,6 @@ const all = <T extends string>(table: Readonly<Record<T, unknown>>) => Object.ke
 
 describePeerEvents({
   name: 'allevents',
-  families: [4],
   peerEvents: all(PEER_EVENTS),
   kernelEvents: all(KERNEL_EVENTS),
   deviceEvents: all(DEVICE_EVENTS),

@@ -6,6 +6,7 @@ import type { FlanneletteError } from '../../src/errors.ts'
 import { attempt } from '../../src/host/command.ts'
 import type { LocalVtep } from '../../src/host/dataplane.ts'
 import { KernelVtep } from '../../src/host/kernel-vtep.ts'
+import { vxlanObstacle } from '../../src/host/vxlan-probe.ts'
 import { silentLog } from '../../src/log.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'
 import { ip, joinedNamespaces, ownNamespace } from '../support/own-namespace.ts'
@@ -92,7 +93,7 @@ describe('two kernel VTEPs that carry IPv6 as well', () => {
     await vtep.replacePeers([dual(3, '02:00:00:00:00:77')], 'test')
     expect(ipv6Routes(first)).toMatch(/^fd00:10:244:3::\/64 via fd00:10:244:3:: metric \d+ onlink[^\n]*$/)
     const permanent = () => ip('-n', first, '-6', 'neigh', 'show', 'dev', 'flannel.1', 'nud', 'permanent').trim()
-    expect(permanent()).toBe('fd00:10:244:3:: lladdr 02:00:00:00:00:77 PERMANENT')
+    expect(permanent()).toBe('fd00:10:244:3:: lladdr 02:00:00:00:00:77 PERMANENT proto 142')
     await vtep.replacePeers([lease(3, '02:00:00:00:00:77')], 'test')
     expect([ipv6Routes(first), permanent()]).toEqual(['', ''])
     expect(overlayRoutes(first)).toContain('10.244.3.0/24 via 10.244.3.0')
@@ -135,6 +136,20 @@ describe('the kernel’s tables', () => {
     expect(ip('-n', first, 'neigh', 'show', 'dev', 'flannel.1')).not.toContain('10.244.2.0')
   })
 
+  test('lack a peer that the kernel refuses, and no other; it is there once the kernel takes it', async () => {
+    const [first] = joinedNamespaces()
+    const vxlan = 'type vxlan id 1 dstport 8472 local 192.0.2.1 dev eth0 nolearning udpcsum maxaddress 2'
+    ip('-n', first, 'link', 'add', 'flannel.1', 'address', MAC(1), 'mtu', '1450', ...vxlan.split(' '))
+    const vtep = await startIn(first, 1)
+    onTestFinished(() => vtep.stop('keep'))
+    await vtep.replacePeers([lease(2), lease(3), lease(4)], 'test')
+    expect([vtep.pendingPeers(), ...vtep.pendingSubnets()]).toEqual([1, '10.244.4.0/24'])
+    expect(overlayRoutes(first)).toMatch(/^10\.244\.2\.0\/24[^\n]*\n10\.244\.3\.0\/24[^\n]*$/)
+    await vtep.replacePeers([lease(2), lease(4)], 'test')
+    expect(vtep.pendingPeers()).toBe(0)
+    expect(overlayRoutes(first)).toMatch(/^10\.244\.2\.0\/24[^\n]*\n10\.244\.4\.0\/24[^\n]*$/)
+  })
+
   test('hold a thousand peers after one hand-over', async () => {
     const [first] = joinedNamespaces()
     const vtep = await startIn(first, 1)
@@ -151,6 +166,14 @@ describe('the kernel’s tables', () => {
 const hexByte = (n: number) => (n & 255).toString(16).padStart(2, '0')
 
 describe('the device', () => {
+  test('can be asked for without being made', async () => {
+    const namespace = ownNamespace()
+    const links = () => ip('-n', namespace, '-br', 'link', 'show')
+    const before = links()
+    expect(await vxlanObstacle({ namespace })).toBeNull()
+    expect(links()).toBe(before)
+  })
+
   test('of a former run is kept, with its index, when it fits', async () => {
     const [first] = joinedNamespaces()
     const index = () => ip('-n', first, '-o', 'link', 'show', 'flannel.1').split(':')[0]

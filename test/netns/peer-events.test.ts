@@ -3,7 +3,6 @@ import { describePeerEvents } from '../support/peer-events.ts'
 
 describePeerEvents({
   name: 'events',
-  families: [4],
   peerEvents: ['gets another MAC', 'gets another subnet', 'leaves', 'comes back'],
   kernelEvents: ['has its route led elsewhere'],
   deviceEvents: ['deleted device', 'device set down and up'],

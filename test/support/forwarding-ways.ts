@@ -24,6 +24,7 @@ export interface Way {
 }
 
 const VXLAN = { 'sends VXLAN frames, byte for byte as flannel’s kernel does': onTheWire('vxlan') }
+const OVER_IPV6 = { 'sends VXLAN frames over IPv6, byte for byte as flannel’s kernel does': onTheWire('vxlan', 6) }
 const ROWS = { 'has neighbours, FDB and routes in the kernel as flannel has them': kernelRows() }
 
 export const WAYS: readonly Way[] = [
@@ -31,6 +32,12 @@ export const WAYS: readonly Way[] = [
   { name: 'vxlan', lab: {}, family: 4, peer: 'kernel', checks: { ...VXLAN, ...ROWS } },
   { name: 'over4', lab: { ipv6: true }, family: 6, peer: 'ours', checks: VXLAN },
   { name: 'over4', lab: { ipv6: true }, family: 6, peer: 'kernel', checks: { ...VXLAN, ...ROWS } },
+  { name: 'dual', lab: { family: 'dual' }, family: 4, peer: 'kernel', checks: { ...VXLAN, ...ROWS } },
+  { name: 'dual', lab: { family: 'dual' }, family: 6, peer: 'ours', checks: OVER_IPV6 },
+  { name: 'dual', lab: { family: 'dual' }, family: 6, peer: 'kernel', checks: { ...OVER_IPV6, ...ROWS } },
+  { name: 'ipv6', lab: { family: 'ipv6' }, family: 6, peer: 'ours', checks: OVER_IPV6 },
+  { name: 'ipv6', lab: { family: 'ipv6' }, family: 6, peer: 'kernel', checks: { ...OVER_IPV6, ...ROWS } },
+  { name: 'auto', lab: { auto: ['host2'] }, family: 4, peer: 'kernel', checks: { ...VXLAN, ...ROWS } },
   {
     name: 'udp',
     lab: { backend: 'udp' },
@@ -53,7 +60,7 @@ const BOTH_WAYS = [
 /** `seconds`: of each measurement. */
 export function describeWay({ name, lab: options, family, peer, checks, engine = true }: Way, seconds: number): void {
   describe(`${name}, IPv${family} inside, ours and ${peer === 'ours' ? 'ours' : 'the kernel'}`, () => {
-    const kernel = peer === 'kernel' ? ['host2'] : []
+    const kernel = peer === 'kernel' && options.auto === undefined ? ['host2'] : []
     // Frames as they are on a wire: whole, cut and summed.
     const common = { name: `way${name}${family}${peer}`, hosts: 2, pods: 1, underlay: 'wire', kernel } as const
     const lab = labUnderTest({ ...common, ...options })

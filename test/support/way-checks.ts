@@ -53,47 +53,43 @@ export function onTheWire(encapsulation: 'vxlan' | 'udp' | 'none', underlay: Add
   }
 }
 
-/** In the frame from host1 to host2. */
-function inVxlan(lab: Lab, family: AddressFamily, inner: Uint8Array): Uint8Array {
-  const { node, peers } = statusOf(lab, 'host1')
-  const peer = peers.find(({ publicIp }) => publicIp === lab.host('host2').underlayAddress)
-  const encap = vxlan.HEADER_LEN + ethernet.HEADER_LEN
-  const frame = new Uint8Array(encap + inner.length)
-  vxlan.emit({ flags: vxlan.FLAG_VNI_VALID, reserved1: 0, vni: node!.vni, reserved2: 0 }, frame, 0)
-  const type = family === 4 ? ethernet.ETHERTYPE_IPV4 : ethernet.ETHERTYPE_IPV6
-  const [to, from] = [parseMac(peer?.vtepMac ?? '') ?? 0, parseMac(node!.mac) ?? 0]
-  ethernet.write(viewOf(frame), vxlan.HEADER_LEN, to, from, type)
-  frame.set(inner, encap)
-  return frame
+/** A host's end of the tunnel that carries this family: where IPv6 has a device of its own, that one. */
+function endOf(lab: Lab, host: string, family: AddressFamily) {
+  const node = statusOf(lab, host).node!
+  const { device, mac, underlayAddress } = (family === 6 ? node.ipv6Device : null) ?? node
+  return { device, mac: parseMac(mac) ?? 0, underlayAddress, vni: node.vni }
 }
 
-export interface RowsOfInterest {
-  /** The kernel host's device for this family; its only one when left out. */
-  readonly device?: string
-  /** Underlay address of a host, where it is not the IPv4 one. */
-  readonly underlayOf?: (lab: Lab, host: string) => string
-  /** VTEP MAC of a peer, where it is not that of the IPv4 half. */
-  readonly macOf?: (lab: Lab, host: string) => string
+/** In the frame from host1 to host2. */
+function inVxlan(lab: Lab, family: AddressFamily, inner: Uint8Array): Uint8Array {
+  const [from, to] = [endOf(lab, 'host1', family), endOf(lab, 'host2', family)]
+  const encap = vxlan.HEADER_LEN + ethernet.HEADER_LEN
+  const frame = new Uint8Array(encap + inner.length)
+  vxlan.emit({ flags: vxlan.FLAG_VNI_VALID, reserved1: 0, vni: from.vni, reserved2: 0 }, frame, 0)
+  const type = family === 4 ? ethernet.ETHERTYPE_IPV4 : ethernet.ETHERTYPE_IPV6
+  ethernet.write(viewOf(frame), vxlan.HEADER_LEN, to.mac, from.mac, type)
+  frame.set(inner, encap)
+  return frame
 }
 
 /**
  * The tables of host2 hold for host1 one permanent neighbour, one FDB entry and one route by it, and nothing else of this
  * family on the device.
  */
-export function kernelRows({ device, underlayOf, macOf }: RowsOfInterest = {}): WayCheck {
+export function kernelRows(): WayCheck {
   return async (lab, family) => {
-    const name = device ?? statusOf(lab, 'host2').node!.device
+    const { device } = endOf(lab, 'host2', family)
+    const peer = endOf(lab, 'host1', family)
     const where = { namespace: lab.namespace('host2') }
-    const { lease, node } = statusOf(lab, 'host1')
+    const { lease } = statusOf(lab, 'host1')
     const subnet = family === 4 ? lease!.subnet : lease!.ipv6Subnet!
     const [gateway] = subnet.split('/')
-    const mac = macOf?.(lab, 'host1') ?? formatMac(parseMac(node!.mac) ?? 0)
-    const underlay = underlayOf?.(lab, 'host1') ?? lab.host('host1').underlayAddress
-    const neighbors = await showJson<NeighborInfo>('ip', [`-${family}`, 'neigh', 'show', 'dev', name], where)
-    const fdb = await showJson<FdbInfo>('bridge', ['fdb', 'show', 'dev', name], where)
-    const routes = await showJson<RouteInfo>('ip', [`-${family}`, 'route', 'show', 'dev', name], where)
+    const mac = formatMac(peer.mac)
+    const neighbors = await showJson<NeighborInfo>('ip', [`-${family}`, 'neigh', 'show', 'dev', device], where)
+    const fdb = await showJson<FdbInfo>('bridge', ['fdb', 'show', 'dev', device], where)
+    const routes = await showJson<RouteInfo>('ip', [`-${family}`, 'route', 'show', 'dev', device], where)
     expect(neighbors).toMatchObject([{ dst: gateway, lladdr: mac, state: ['PERMANENT'] }])
-    expect(fdb).toMatchObject([{ mac, dst: underlay, flags: ['self'], state: 'permanent' }])
+    expect(fdb).toMatchObject([{ mac, dst: peer.underlayAddress, flags: ['self'], state: 'permanent' }])
     const toPeers = routes.filter((route) => route.gateway !== undefined)
     expect(toPeers).toMatchObject([{ dst: subnet, gateway, flags: expect.arrayContaining(['onlink']) }])
   }

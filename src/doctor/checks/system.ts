@@ -65,6 +65,21 @@ const vxlanModule: Check = {
   },
 }
 
+const dataplane: Check = {
+  id: 'dataplane',
+  group: 'system',
+  judge: ({ view, vxlan }) => {
+    if (view.status === null) return []
+    const { dataplane: kind, node, dataplaneWhy: why } = view.status
+    if (why == null) return [ok(`${kind} dataplane`)]
+    if (kind === 'userspace' && node !== null && node.vni > 0 && (vxlan === 'present' || vxlan === 'loadable')) {
+      const message = `userspace dataplane (${why}); by now the kernel can make VXLAN devices`
+      return [note(message, 'restart the daemon, and it takes the kernel')]
+    }
+    return [ok(`${kind} dataplane (${why})`)]
+  },
+}
+
 const capability: Check = {
   id: 'capability',
   group: 'system',
@@ -169,6 +184,7 @@ export const SYSTEM_CHECKS: readonly Check[] = [
   koffi,
   tunDevice,
   vxlanModule,
+  dataplane,
   capability,
   fileLimit,
   udpSegments,

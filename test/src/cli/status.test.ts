@@ -145,6 +145,11 @@ describe('one screen', () => {
     expect([...text].filter((character) => character > '\x7f')).toEqual([])
   })
 
+  test('says why a dataplane was taken that nobody named', () => {
+    const text = textOf({ ...HEALTHY, dataplane: 'kernel', dataplaneWhy: 'auto: this kernel has vxlan devices' })
+    expect(text).toContain('ready · kernel dataplane (auto: this kernel has vxlan devices) · pid 4242\n')
+  })
+
   test('of a kernel dataplane, which counts for the whole device, leaves peers uncounted', () => {
     const peers = HEALTHY.peers.map((peer) => ({ ...peer, state: null, traffic: null }))
     expect(textOf({ ...HEALTHY, peers })).toMatch(/not counted +- +- +- +-\n/)

@@ -65,6 +65,20 @@ const SYSTEM: readonly Row[] = [
     /"operation not supported"/,
   ],
   ['vxlan-module', 'no vxlan, no daemon yet', neverRun({ vxlan: 'absent' }), 'note', /"operation not supported"/],
+  [
+    'dataplane',
+    'auto took the kernel',
+    withStatus({ dataplane: 'kernel', dataplaneWhy: 'auto: this kernel has vxlan devices' }),
+    'ok',
+    /^kernel dataplane \(auto: this kernel has vxlan devices\)$/,
+  ],
+  [
+    'dataplane',
+    'auto took the engine, and vxlan is there by now',
+    withStatus({ dataplaneWhy: 'auto: this kernel has no vxlan devices' }, { vxlan: 'present' }),
+    'note',
+    /by now the kernel can make VXLAN devices/,
+  ],
   ['vxlan-module', 'modules out of sight', neverRun({ vxlan: 'unknown' }), 'unseen', /out of sight/],
   ['capability', 'none', healthy({ mayConfigure: { seen: true, value: false } }), 'error', /no CAP_NET_ADMIN/],
   [

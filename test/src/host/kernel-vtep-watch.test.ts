@@ -1,6 +1,6 @@
 // When the kernel dataplane looks at what it has made.
 import { describe, expect, test, vi } from 'vitest'
-import { isNeighborElsewhere, VtepWatch } from '../../../src/host/kernel-vtep-watch.ts'
+import { isElsewhere, VtepWatch } from '../../../src/host/kernel-vtep-watch.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const bell = vi.hoisted(() => ({ ring: () => {}, stopped: 0 }))
@@ -64,7 +64,10 @@ test.each([
   ['an FDB entry of ours', 'Deleted 192.0.2.2 dev flannel.1 lladdr 02:00:00:00:00:02 NOARP PERMANENT', false],
   ['one of a device with a longer name', '10.1.2.0 dev flannel.11 lladdr 02:00:00:00:00:02 PERMANENT', true],
   ['a route that somebody took over', '10.244.2.0/24 dev eth0 scope link', false],
-  ['a link', '2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc noqueue state UP group default', false],
+  ['a pod’s link', '9: veth1a@if2: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1450 master cni0 state UP', true],
+  ['our link', '3: flannel.1: <BROADCAST,MULTICAST> mtu 1450 qdisc noqueue state DOWN group default', false],
+  ['our link that is gone', 'Deleted 3: flannel.1: <BROADCAST,MULTICAST> mtu 1450 qdisc noop state DOWN', false],
+  ['our address that is gone', 'Deleted 3: flannel.1    inet 10.244.1.0/32 scope global flannel.1', false],
 ])('a line of %s', (_, line, elsewhere) => {
-  expect(isNeighborElsewhere(line, 'flannel.1')).toBe(elsewhere)
+  expect(isElsewhere(line, 'flannel.1')).toBe(elsewhere)
 })

@@ -36,6 +36,7 @@ interface CommonFlags {
 const EXAMPLES = `Examples:
   flannelette lab up                                   3 hosts, 2 pods each
   flannelette lab up --hosts 4 --kernel host2,host3    two of them with the kernel's VTEP
+  flannelette lab up --direct-routing --routed host3   routes between host1 and host2, a tunnel to host3
   flannelette lab up --ipv6                            pods with IPv6 addresses as well
   flannelette lab up --family dual                     the same, by tunnels between IPv6 addresses of hosts
   flannelette lab ping all                             every pair of pods; with -6 by IPv6
@@ -82,6 +83,8 @@ interface UpFlags extends CommonFlags {
   readonly backend: LabBackend
   readonly underlay: UnderlayKind
   readonly direct?: boolean
+  readonly routed: readonly string[]
+  readonly directRouting?: boolean
   readonly family: LabFamily
   readonly ipv6?: boolean
   readonly nftables?: boolean
@@ -108,6 +111,8 @@ function upCommand(): Command {
         .default('veth'),
     )
     .option('--direct', 'two hosts joined by one link, without a switch')
+    .option('--routed <hosts>', 'hosts on a second link, behind a router: host3', commaList, [])
+    .option('--direct-routing', 'hosts on one link reach pods by routes, past the tunnels')
     .addOption(
       new Option('--family <family>', 'addresses of hosts and pods, and tunnels between them')
         .choices([...LAB_FAMILIES])
@@ -133,9 +138,10 @@ function upCommand(): Command {
 }
 
 function labOptions(flags: UpFlags): LabOptions {
-  const { name, hosts, pods, kernel, auto, backend, underlay, family } = flags
+  const { name, hosts, pods, kernel, auto, backend, underlay, family, routed } = flags
   return {
-    ...{ name, hosts, pods, kernel, auto, backend, underlay, family },
+    ...{ name, hosts, pods, kernel, auto, backend, underlay, family, routed },
+    directRouting: flags.directRouting === true,
     direct: flags.direct === true,
     ipv6: flags.ipv6 === true,
     nftables: flags.nftables === true,

@@ -114,6 +114,7 @@ function unknownWord(word: string, names: readonly string[]): FlanneletteError {
 const NAMES: Readonly<Record<Rung['name'], string>> = {
   store: 'store',
   underlay: 'underlay',
+  route: 'route',
   vtep: 'VTEP',
   'vtep-ipv6': 'VTEP IPv6',
   sizes: 'sizes',

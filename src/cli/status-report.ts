@@ -4,6 +4,7 @@ import { type DropCount, dropCounts } from '../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
 import { EXIT } from '../errors.ts'
+import { isForeignRoute } from '../host/peer-routes.ts'
 
 export interface StatusReport {
   /** Counts the breaks of this form: fields are added, never renamed. */
@@ -57,6 +58,7 @@ function warningsOf(status: DaemonStatus): string[] {
     ...failed.map(({ name, about }) => `${name}: ${about}`),
     ...(status.health?.notes ?? []),
     ...silent.map((peer) => `sending to ${peer.publicIp} (${peer.subnet}), but nothing comes back`),
+    ...status.peers.flatMap(wayTroubles),
     ...status.leftOut.map((peer) => `no forwarding to ${peer.subnet} (${peer.publicIp}): ${peer.detail}`),
     ...status.conflicts,
     ...(offender === undefined
@@ -66,6 +68,14 @@ function warningsOf(status: DaemonStatus): string[] {
     ...downgrades.map(([name, feature]) => `${name} is not used: ${feature!.why}`),
     ...(ports > 0 ? [`${ports} source ports are missing`] : []),
   ]
+}
+
+/** Subnets that nothing leads to, or that somebody else's route keeps from being reached directly. */
+function wayTroubles({ publicIp, ways }: DaemonStatus['peers'][number]): string[] {
+  return (ways ?? []).flatMap(({ subnet, way, why }) => {
+    if (way === 'none') return [`no route to ${subnet} (${publicIp}): ${why}`]
+    return isForeignRoute(why) ? [`${subnet} (${publicIp}): ${why}`] : []
+  })
 }
 
 function nextCommand(status: DaemonStatus): string {

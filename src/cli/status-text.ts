@@ -49,6 +49,7 @@ function heading({ daemon, ready, status }: StatusReport, terminal: Terminal): s
 
 function dataplaneInWords({ dataplane, driver }: DaemonStatus): string {
   if (dataplane === 'none') return 'no dataplane'
+  if (dataplane === 'routes') return 'routes of the kernel, no tunnel'
   if (dataplane === 'commands') return 'commands of the extension'
   return dataplane === 'kernel' ? 'kernel dataplane' : `${dataplane} dataplane, ${driver}`
 }
@@ -92,13 +93,15 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
     if (iso === undefined) return '-'
     return iso === null ? 'never' : `${formatSpan(nowMs - Date.parse(iso))} ago`
   }
-  const columns = ['PEER', 'SUBNET', 'STATE', 'LAST OUT', 'LAST IN', 'SENT', 'RECEIVED']
+  const hasWays = listed.some(({ ways }) => ways != null)
+  const columns = ['PEER', 'SUBNET', ...(hasWays ? ['WAY'] : []), 'STATE', 'LAST OUT', 'LAST IN', 'SENT', 'RECEIVED']
   const rows = listed.map((peer) => {
     const { publicIp, subnet, traffic, ipv6Subnet, vtepMac, expiresAt } = peer
     const counts = [String(traffic?.sentPackets ?? '-'), String(traffic?.receivedPackets ?? '-')]
     const cells = [
       publicIp,
       subnet,
+      ...(hasWays ? [wayOf(peer)] : []),
       stateOf(peer, terminal),
       ago(traffic?.lastSent),
       ago(traffic?.lastReceived),
@@ -109,6 +112,12 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
   const text = table(wide ? [...columns, 'IPV6 SUBNET', 'MAC', 'EXPIRES'] : columns, rows)
   const rest = sorted.length - listed.length
   return rest === 0 ? text : `${text}and ${rest} more: -o wide\n`
+}
+
+/** `direct`, or both ways where an IPv6 half takes another one. */
+function wayOf({ ways }: Peer): string {
+  const words = (ways ?? []).map(({ way }) => (way === 'none' ? 'no route' : way))
+  return [...new Set(words)].join(', ') || '-'
 }
 
 function stateOf({ state }: Peer, terminal: Terminal): string {

@@ -53,6 +53,7 @@ const BACKEND_KEYS: Readonly<Record<string, Readonly<Record<string, Kind>>>> = {
     SubnetRemoveCommand: 'string',
     Shell: 'boolean',
   },
+  'host-gw': { Type: 'string' },
   udp: { Type: 'string', Port: 'integer' },
   vxlan: {
     Type: 'string',

@@ -33,6 +33,8 @@ export interface TunnelBackend {
   readonly port: number
   /** Underlay MTU in bytes; `null` to take the interface's. */
   readonly mtuBytes: number | null
+  /** `DirectRouting`: peers on the same link are reached by routes, past the tunnel. Absent: none are. */
+  readonly directRouting?: boolean
   /** Set for a backend without a tunnel. */
   readonly plain?: PlainBackend
   /** `GBP`: marks of packets cross the tunnel. Absent: they do not. */
@@ -130,9 +132,7 @@ function vxlanBackend(config: NetworkConfig): TunnelBackend {
     if (learning) {
       notices.push('Backend.Learning has an effect with the kernel dataplane only, and no use: leases name every MAC')
     }
-    if (fields.boolean('DirectRouting', false)) {
-      notices.push('Backend.DirectRouting is not supported yet: packets to all peers are encapsulated')
-    }
+    const directRouting = fields.boolean('DirectRouting', false)
     const underlay = underlayOf(config, ridesOverIpv4)
     const names = {
       encapsulation: 'vxlan',
@@ -141,7 +141,7 @@ function vxlanBackend(config: NetworkConfig): TunnelBackend {
       deviceName: underlay === 'ipv6' ? vxlanIpv6DeviceName(vni) : vxlanDeviceName(vni),
       ipv6DeviceName: underlay === 'dual' ? vxlanIpv6DeviceName(vni) : null,
     } as const
-    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, groupPolicy, learning, notices }
+    return { ...names, vni, port, mtuBytes: mtu === 0 ? null : mtu, directRouting, groupPolicy, learning, notices }
   }, 'Backend')
 }
 

@@ -18,6 +18,6 @@ const INSTEAD: Readonly<Partial<Record<BackendType, string>>> = {
 
 /** The error for a type that this version does not run. */
 export function unsupportedBackend(type: BackendType): FlanneletteError {
-  const remedy = INSTEAD[type] ?? 'take "vxlan", "udp", "alloc" or "extension"'
+  const remedy = INSTEAD[type] ?? 'take "vxlan", "host-gw", "udp", "alloc" or "extension"'
   return invalid('Backend.Type', `"${type}" is not supported: flannelette does not run this backend`, remedy)
 }

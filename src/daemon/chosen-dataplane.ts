@@ -1,7 +1,7 @@
 // The dataplane of a daemon whose network config is still to be read: which one it is follows from the backend, which
 // `prepare` is the first to hear of. Until then, and for every tunnel, it is the one that the command line asked for.
 
-import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
+import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 
 export class ChosenDataplane implements Dataplane {
@@ -85,6 +85,10 @@ export class ChosenDataplane implements Dataplane {
 
   pendingSubnets(): ReadonlySet<string> {
     return this.#chosen.pendingSubnets()
+  }
+
+  ways(): ReadonlyMap<string, PeerWay> | null {
+    return this.#chosen.ways?.() ?? null
   }
 
   stop(mode: 'keep' | 'remove'): Promise<void> {

@@ -6,9 +6,11 @@ import { withoutFlagVariables } from '../config/flag-values.ts'
 import type { RunOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import type { Dataplane, VtepOutline } from '../host/dataplane.ts'
+import { HostGateway, type RouteTools } from '../host/host-gateway.ts'
 import { readLink } from '../host/ip.ts'
 import { ringOnChanges } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
+import { ringOnRoutes, routeTable } from '../host/route-table.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
 import { vxlanObstacle } from '../host/vxlan-probe.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
@@ -18,6 +20,7 @@ import type { LeaseStore } from '../store/lease-store.ts'
 import { MeteredStore } from '../store/metered-store.ts'
 import { AutoDataplane } from './auto-dataplane.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
+import { DirectRouting } from './direct-routing.ts'
 import { ExtensionDataplane } from './extension-dataplane.ts'
 import { FamilyDataplanes } from './family-dataplanes.ts'
 import { collectEarly } from './heap-growth.ts'
@@ -53,8 +56,10 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
   const onStandstill: OnStandstill = (standstillMs) => wakeUp.look(standstillMs)
-  const tunnels = new FamilyDataplanes(() => createDataplane(options, log, onStandstill))
-  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, log))
+  const routes: RouteTools = { log, clock, table: routeTable(), doorbell: ringOnRoutes }
+  const tunnel = () => new DirectRouting(createDataplane(options, log, onStandstill), routes)
+  const tunnels = new FamilyDataplanes(tunnel)
+  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const seat = new Seat(options, log)
@@ -209,8 +214,10 @@ function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandsti
 }
 
 /** What serves a backend that tunnels nothing; `null` for one that does. */
-function withoutTunnel({ plain }: VtepOutline, log: Log): Dataplane | null {
+function withoutTunnel({ plain }: VtepOutline, routes: RouteTools): Dataplane | null {
+  const { log } = routes
   if (plain === undefined) return null
+  if (plain.type === 'host-gw') return new HostGateway(routes)
   if (plain.type === 'alloc') return new IdleDataplane()
   return new ExtensionDataplane({ commands: plain.commands, log, environment: withoutFlagVariables(process.env) })
 }

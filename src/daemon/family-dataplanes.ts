@@ -2,10 +2,11 @@
 // one for each family, with device, sockets and workers of their own; here they are one: begun together or not at all,
 // counted together. Else there is one, and this hands on.
 import type { Feature, Offender, PeerTraffic, RecordedStep, UnderlayAddress } from '../../dataplane/index.ts'
-import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
+import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Traceable } from './api-server.ts'
 import { AutoDataplane } from './auto-dataplane.ts'
+import { DirectRouting } from './direct-routing.ts'
 
 /** A dataplane whose steps may be watched. */
 type Part = Dataplane & Partial<Traceable>
@@ -145,6 +146,12 @@ export class FamilyDataplanes implements Dataplane, Traceable {
     return new Set(this.#parts.flatMap((part) => [...part.pendingSubnets()]))
   }
 
+  /** Each subnet belongs to one of both. */
+  ways(): ReadonlyMap<string, PeerWay> | null {
+    const known = this.#parts.map((part) => part.ways?.() ?? null)
+    return known.every((ways) => ways === null) ? null : new Map(known.flatMap((ways) => [...(ways ?? [])]))
+  }
+
   get isTraceable(): boolean {
     return engineOf(this.#first).trace !== undefined
   }
@@ -174,8 +181,9 @@ export class FamilyDataplanes implements Dataplane, Traceable {
   }
 }
 
-/** What moves the packets of a part: of one that chooses, what it has taken. */
+/** What moves the packets of a part: of one that chooses, what it has taken; of one around another, that. */
 function engineOf(part: Part): Part {
+  if (part instanceof DirectRouting) return engineOf(part.inner)
   return part instanceof AutoDataplane ? (part.taken ?? part) : part
 }
 

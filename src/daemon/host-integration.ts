@@ -9,7 +9,7 @@ import type { FirewallMode } from '../host/firewall/firewall.ts'
 import { forwardPolicyProblem } from '../host/firewall/forward-policy.ts'
 import { FirewallKeeper } from '../host/firewall/keeper.ts'
 import type { FamilyNetworks } from '../host/firewall/rules.ts'
-import { findLeftBehind, type InUse, removeOtherDevices, takeAway } from '../host/left-behind.ts'
+import { findLeftBehind, type InUse, removeFormerRoutes, removeOtherDevices, takeAway } from '../host/left-behind.ts'
 import { liesWithin } from '../host/network-overlap.ts'
 import type { Log } from '../log.ts'
 import type { HostWork } from './agent-options.ts'
@@ -185,6 +185,10 @@ export class HostIntegration implements HostWork {
       if (inUse === null || !(await isGuarded())) return
       for (const name of await removeOtherDevices([...devices, ...inUse.devices])) {
         log.info('device-leftover-removed', `${name}, the device of a former start, was removed`)
+      }
+      const networks = [...this.#networks.map(({ network }) => network), ...inUse.networks]
+      for (const subnet of await removeFormerRoutes(networks)) {
+        log.info('route-leftover-removed', `the route to ${subnet}, of a former start, was removed`)
       }
     } catch (error) {
       log.warn('leftovers-kept', `what a former start left could not be removed: ${sentence(error)}`)

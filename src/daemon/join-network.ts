@@ -64,6 +64,7 @@ export async function joinNetwork(
   const underlay = await options.selectUnderlay(backend.underlay)
   const addresses = publicAddresses(options, underlay)
   sayUnderlay(underlay, addresses, options)
+  refuseOtherGateway(backend, addresses, underlay)
   const outline = outlineOf(config, backend, underlay, log)
   await options.claimPlace?.(outline)
   await options.dataplane.prepare(outline)
@@ -98,6 +99,7 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     ipv6Network: config.ipv6?.network ?? null,
     mtuBytes,
     ...(ipv6Device === null ? {} : { ipv6Device }),
+    ...(backend.directRouting === true ? { directRouting: true } : {}),
     ...(backend.plain === undefined ? {} : { plain: backend.plain }),
     ...(backend.plain === undefined || underlay.ipv6Address === undefined
       ? {}
@@ -105,6 +107,24 @@ function outlineOf(config: NetworkConfig, backend: TunnelBackend, underlay: Unde
     groupPolicy: backend.groupPolicy ?? false,
     learning: backend.learning ?? false,
   }
+}
+
+/** @throws FlanneletteError `interface-unsuitable`: peers take the public address for a neighbour on the interface's link */
+function refuseOtherGateway(
+  { plain }: TunnelBackend,
+  { publicIp, publicIpv6 }: PublicAddresses,
+  underlay: UnderlayInterface,
+) {
+  if (plain?.type !== 'host-gw') return
+  const { name, address, ipv6Address } = underlay
+  const own = [address, ...(ipv6Address === undefined ? [] : [ipv6Address])].map(formatAddress)
+  const told = [...(publicIp === 0 ? [] : [formatAddress(publicIp)]), ...(publicIpv6 === null ? [] : [publicIpv6])]
+  const other = told.find((text) => !own.includes(text))
+  if (other === undefined) return
+  const message = `the public address ${other} is not that of ${name} (${own.join(', ')}), and routes of peers lead to it`
+  throw new FlanneletteError('interface-unsuitable', message, {
+    remedy: 'leave --public-ip out, choose its interface with --iface, or take a backend with a tunnel',
+  })
 }
 
 interface MtuParts {

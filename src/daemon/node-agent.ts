@@ -219,8 +219,10 @@ export class NodeAgent {
     if (!confirmed || lease === undefined) return
     const { state } = this.#options
     state.writeLease({ lease, config: rawConfig })
-    if (backend.underlay !== 'ipv6') state.writeMac(vtepMacOf(lease.attributes) ?? 0)
-    if (backend.underlay !== 'ipv4') state.writeMac(vtepMacForIpv6(lease.attributes) ?? 0, 'ipv6')
+    // Without one nothing is forgotten: it is for the day that the backend has one again.
+    const [mac, ipv6Mac] = [vtepMacOf(lease.attributes), vtepMacForIpv6(lease.attributes)]
+    if (backend.underlay !== 'ipv6' && mac !== null) state.writeMac(mac)
+    if (backend.underlay !== 'ipv4' && ipv6Mac !== null) state.writeMac(ipv6Mac, 'ipv6')
   }
 
   #becomeReady(joined: JoinedNetwork, local: LocalVtep): void {

@@ -13,9 +13,9 @@ import {
 } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
-import type { Dataplane, LocalVtep } from '../host/dataplane.ts'
+import type { Dataplane, LocalVtep, PeerWay } from '../host/dataplane.ts'
 import { describeConflict } from '../lease/diff.ts'
-import { identityInWords, identityOf, type Lease, nameOf } from '../lease/lease.ts'
+import { halvesInWords, identityInWords, identityOf, type Lease, nameOf } from '../lease/lease.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentState } from './agent-options.ts'
 import type { Health } from './health.ts'
@@ -56,6 +56,8 @@ export interface PeerStatus extends LeaseStatus {
   /** `null`, as the traffic, where nobody counts per peer (the kernel). */
   readonly state: PeerState | null
   readonly traffic: TrafficStatus | null
+  /** Of each subnet how packets get there, and why; `null` where there is one way only. */
+  readonly ways: readonly ({ readonly subnet: string } & PeerWay)[] | null
 }
 
 export interface DaemonStatus {
@@ -253,6 +255,7 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
   const nowMs = monotonicMs()
   const traffic = dataplane.traffic()
   const states = watch.look(traffic ?? new Map(), nowMs)
+  const ways = dataplane.ways?.() ?? null
   const offsetMs = clock.wallMs() - nowMs
   if (!(Math.abs(offsetMs - wallOffsetMs) < CLOCK_STEP_MS)) wallOffsetMs = offsetMs
   const iso = (atMs: number) => (atMs === 0 ? null : new Date(atMs + wallOffsetMs).toISOString())
@@ -276,7 +279,15 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
     } = leaseStatus(lease)
     const inTraffic = seen === undefined ? null : trafficInWords(seen)
     const words = { subnet, ipv6Subnet, publicIp, publicIpv6, backendType, vtepMac, expiresAt, revision }
-    return Object.assign(words, { state, traffic: inTraffic })
+    return Object.assign(words, { state, traffic: inTraffic, ways: waysTo(lease, ways) })
+  })
+}
+
+function waysTo(lease: Lease, ways: ReadonlyMap<string, PeerWay> | null): PeerStatus['ways'] {
+  if (ways === null) return null
+  return halvesInWords(lease).flatMap((subnet) => {
+    const way = ways.get(subnet)
+    return way === undefined ? [] : [{ subnet, ...way }]
   })
 }
 

@@ -5,6 +5,7 @@ import { formatPrefix } from '../../dataplane/index.ts'
 import type { LeaseStatus } from '../daemon/status-file.ts'
 import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'
+import { isDirect, linkSizesRung, routeRung } from './ladder-direct.ts'
 import { sizesRung } from './ladder-sizes.ts'
 import type { NodeView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, LadderTools, Rung, RungName, Verdict } from './rung.ts'
@@ -40,6 +41,18 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
   if (target.kind !== 'peer' || options.place === null) {
     add(underlay)
     skip(['vtep', 'sizes', 'pod-side'], NOTHING_TO_ASK[target.kind])
+    return rungs
+  }
+  if (isDirect(target.lease, options.place)) {
+    add(underlay)
+    if (add(await routeRung(target.lease, gatewayAddress(target.subnet), options.place, options)).verdict === 'bad') {
+      skip(['sizes', 'pod-side'], 'no route leads there')
+      return rungs
+    }
+    const sizes = underlay.verdict === 'unproven' || underlay.verdict === 'bad'
+    if (sizes) skip(['sizes'], 'the host itself does not answer')
+    else add(await linkSizesRung(publicIp, options.place, options))
+    add(await podRung(gatewayAddress(target.subnet), target, options))
     return rungs
   }
   const vtep = await askVtep(target.lease.publicIp, vtepAddress(target.subnet), underlay, options, options.place)
@@ -99,7 +112,7 @@ async function askUnderlay(publicIp: string, options: LadderOptions): Promise<Ru
   const { tools, place } = options
   const [result, udp] = await Promise.all([
     echoes(publicIp, options),
-    place === null ? ('silent' as const) : tools.askUdpPort(publicIp, place.port),
+    place === null || place.port === 0 ? ('silent' as const) : tools.askUdpPort(publicIp, place.port),
   ])
   const rung = (verdict: Verdict, text: string, next: string | null = null): Rung => {
     return { name: 'underlay', verdict, text: `ICMP ${publicIp}: ${text}`, averageMs: result.averageMs, next }

@@ -5,12 +5,20 @@ import { join } from 'node:path'
 import { apiSocketOf } from '../daemon/daemon-words.ts'
 import type { PeerState } from '../daemon/peer-watch.ts'
 import { StateDirectory } from '../daemon/state-directory.ts'
-import { type DaemonStatus, type LeaseStatus, leaseStatus, STATUS_FILE } from '../daemon/status-file.ts'
+import {
+  type DaemonStatus,
+  type LeaseStatus,
+  leaseStatus,
+  type PeerStatus,
+  STATUS_FILE,
+} from '../daemon/status-file.ts'
 import { askDaemon } from '../daemon/status-source.ts'
 import { silentLog } from '../log.ts'
 
 /** A peer as the status has it; what passed between it and this node where somebody counts that. */
 export interface PeerView extends LeaseStatus {
+  /** How packets get there; absent or `null` where there is only the tunnel. */
+  readonly ways?: PeerStatus['ways']
   /** As the daemon judges it; absent in kept leases. */
   readonly state?: PeerState | null
   readonly traffic?: {

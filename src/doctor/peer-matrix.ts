@@ -43,7 +43,7 @@ export async function askPeers(view: NodeView, place: LadderPlace, tools: Ladder
 
 async function askPeer(
   peer: Pick<LeaseStatus, 'publicIp' | 'subnet' | 'ipv6Subnet'>,
-  { overlayMtuBytes, port, ipv6: hasIpv6 }: LadderPlace,
+  { overlayMtuBytes, overlayDevice, port, ipv6: hasIpv6 }: LadderPlace,
   { echo, askUdpPort }: LadderTools,
 ): Promise<PeerRow> {
   const { publicIp, subnet: subnetText } = peer
@@ -51,9 +51,10 @@ async function askPeer(
   const ipv6Vtep = hasIpv6 ? ipv6VtepAddress(peer) : null
   const ask = (address: string, more: Partial<EchoOptions> = {}) =>
     echo(address, { count: TRIES, waitMs: WAIT_MS, intervalMs: 100, ...more })
-  const vtep = subnet === null ? publicIp : vtepAddress(subnet)
+  // Without a tunnel the host itself is all that surely answers there.
+  const vtep = subnet === null || overlayDevice === '' ? publicIp : vtepAddress(subnet)
   const [udp, underlay, tunnel, whole, fragmented, ipv6] = await Promise.all([
-    askUdpPort(publicIp, port),
+    port === 0 ? 'silent' : askUdpPort(publicIp, port),
     ask(publicIp),
     ask(vtep),
     ask(vtep, { packetBytes: overlayMtuBytes, dontFragment: true }),

@@ -13,7 +13,7 @@ const REFUSAL_WAIT_MS = 500
 /** @throws FlanneletteError `host-command` when `ip` itself cannot run */
 export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace | null> {
   const node = status?.node ?? null
-  if (node === null) return null
+  if (node === null || status?.dataplane === 'none' || status?.dataplane === 'commands') return null
   const overhead = overheadOf(node)
   const underlay = await readLink(node.underlayInterface)
   return {
@@ -28,11 +28,11 @@ export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace 
   }
 }
 
-/** What the tunnel of this node adds to each packet. */
-export function overheadOf({
-  vni,
-  underlayAddress,
-}: Pick<NonNullable<DaemonStatus['node']>, 'vni' | 'underlayAddress'>): number {
+type Addressed = Pick<NonNullable<DaemonStatus['node']>, 'device' | 'vni' | 'underlayAddress'>
+
+/** What the tunnel of this node adds to each packet, in bytes; 0 without one. */
+export function overheadOf({ device, vni, underlayAddress }: Addressed): number {
+  if (device === '') return 0
   return overheadBytes(vni === 0 ? 'udp' : 'vxlan', underlayAddress.includes(':'))
 }
 

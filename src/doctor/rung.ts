@@ -3,8 +3,8 @@
 import type { EchoOptions, EchoResult } from '../host/echo.ts'
 import type { UdpAnswer } from '../host/udp-refusal.ts'
 
-/** `vtep-ipv6` only where both ends have an IPv6 half. */
-export type RungName = 'store' | 'underlay' | 'vtep' | 'vtep-ipv6' | 'sizes' | 'pod-side'
+/** `vtep-ipv6` only where both ends have an IPv6 half; `route` in place of `vtep` where no tunnel is used. */
+export type RungName = 'store' | 'underlay' | 'route' | 'vtep' | 'vtep-ipv6' | 'sizes' | 'pod-side'
 
 /**
  * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it
@@ -36,10 +36,12 @@ export interface LadderTools {
 export interface LadderPlace {
   readonly underlayInterface: string
   readonly underlayMtuBytes: number
+  /** Empty where the backend has none. */
   readonly overlayDevice: string
   readonly overlayMtuBytes: number
   /** Between both, by the encapsulation. */
   readonly overheadBytes: number
+  /** 0 for none. */
   readonly port: number
   /** Whether this node carries IPv6 as well. */
   readonly ipv6: boolean

@@ -11,13 +11,13 @@ import {
   samePrefix,
 } from '../../dataplane/index.ts'
 import type { LeaseStatus } from '../daemon/status-file.ts'
-import type { NodeView } from './node-view.ts'
+import type { NodeView, PeerView } from './node-view.ts'
 
 /** Name → public address, as text. */
 export type NodeNames = ReadonlyMap<string, string>
 
 export type Target =
-  | { readonly kind: 'peer'; readonly lease: LeaseStatus; readonly subnet: Prefix }
+  | { readonly kind: 'peer'; readonly lease: PeerView; readonly subnet: Prefix }
   | { readonly kind: 'self'; readonly lease: LeaseStatus }
   /** A node that the daemon knows of and does not use, and why. */
   | { readonly kind: 'left-out'; readonly subnet: string; readonly publicIp: string; readonly why: string }

@@ -34,6 +34,8 @@ export interface VtepOutline {
   readonly ipv6Device?: Ipv6Device
   /** MTU of the overlay device (underlay MTU − overhead). */
   readonly mtuBytes: number
+  /** Peers on the same link are to be reached by routes, past the tunnel. Absent: none are. */
+  readonly directRouting?: boolean
   /** What runs when nothing is tunnelled; absent for a tunnel. */
   readonly plain?: PlainBackend
   /** The interface's IPv6 address, for a backend without a tunnel that has both families. */
@@ -65,9 +67,17 @@ export interface LocalVtep extends VtepOutline {
   readonly ipv6Subnet: Ipv6Prefix | null
 }
 
+/** How packets get to a subnet of a peer. */
+export interface PeerWay {
+  /** `direct`: by a route to the peer itself, without encapsulation; `none`: not at all for now. */
+  readonly way: 'tunnel' | 'direct' | 'none'
+  /** Why, in one phrase; may be empty. */
+  readonly why: string
+}
+
 export interface Dataplane {
-  /** `none` moves nothing at all, `commands` leaves it to the operator's. */
-  readonly kind: 'userspace' | 'kernel' | 'none' | 'commands'
+  /** `routes` leaves it to the kernel's routing, `none` moves nothing at all, `commands` leaves it to the operator's. */
+  readonly kind: 'userspace' | 'kernel' | 'routes' | 'none' | 'commands'
   /** Why it is this kind, where no person said so. */
   readonly why?: string | undefined
   /** By what the underlay can tell flows apart: `none`, `16 source ports`, … */
@@ -121,6 +131,8 @@ export interface Dataplane {
   pendingPeers(): number
   /** Their subnets that packets are not forwarded by, in text form; an IPv6 half may be missing alone. */
   pendingSubnets(): ReadonlySet<string>
+  /** By subnet in text form, where peers may be reached in more ways than one; absent or `null` where not. */
+  ways?(): ReadonlyMap<string, PeerWay> | null
   /** Stops moving packets. `keep` leaves device, address and routes for the next start. */
   stop(mode: 'keep' | 'remove'): Promise<void>
 }

@@ -5,10 +5,10 @@ import { deleteBlackhole } from './blackhole-route.ts'
 import { attempt, type CommandOptions, commandFailure } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
-import { type AddressInfo, batch, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
+import { type AddressInfo, batch, batchEach, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
 import { liesWithin } from './network-overlap.ts'
 import { deleteRoute } from './overlay-link.ts'
-import { DEVICE_ALIAS, isOurRoute } from './route-protocol.ts'
+import { DEVICE_ALIAS, isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
@@ -69,6 +69,22 @@ export async function removeOtherDevices(kept: readonly string[], where: InNames
     where,
   )
   return names
+}
+
+/**
+ * Takes away routes of ours to peers that lie in none of these networks: of a former config. Resolves with their
+ * destinations. Networks of other daemons are among those that are given.
+ * @throws FlanneletteError `host-command`
+ */
+export async function removeFormerRoutes(networks: readonly Prefix[], where: InNamespace = {}) {
+  const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
+  const lists = families.map((f) =>
+    showJson<RouteInfo>('ip', [f, 'route', 'show', 'proto', `${ROUTE_PROTOCOL}`], where),
+  )
+  const shown = (await Promise.all(lists)).flat().map((route) => ({ ...route, protocol: String(ROUTE_PROTOCOL) }))
+  const stale = shown.filter((route) => isOurPeerRoute(route) && !liesWithin(networks, route.dst))
+  await batchEach('ip', stale.map(deleteRoute), where)
+  return stale.map(({ dst }) => dst)
 }
 
 function planRoutes(routes: readonly RouteInfo[]): string[] {

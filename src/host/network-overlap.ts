@@ -69,3 +69,8 @@ async function refuseOverlap(place: NetworkPlace, family: '-4' | '-6', where: Pi
   const remedy = `choose another ${family === '-4' ? 'Network' : 'IPv6Network'} that this host does not use yet, or delete that route if nothing needs it`
   throw new FlanneletteError('network-overlap', message, { remedy })
 }
+
+/** The networks whose packets cross, of both families. */
+export function networksOf({ network, ipv6Network }: VtepOutline): Prefix[] {
+  return [network, ipv6Network].filter((one) => one !== null)
+}

@@ -17,8 +17,8 @@ import { FlanneletteError } from '../errors.ts'
 export type UnderlayKind = 'veth' | 'uso' | 'wire'
 export const UNDERLAY_KINDS: readonly UnderlayKind[] = ['veth', 'uso', 'wire']
 
-export type LabBackend = 'vxlan' | 'udp'
-export const LAB_BACKENDS: readonly LabBackend[] = ['vxlan', 'udp']
+export type LabBackend = 'vxlan' | 'udp' | 'host-gw'
+export const LAB_BACKENDS: readonly LabBackend[] = ['vxlan', 'udp', 'host-gw']
 
 /** Of which families the addresses of hosts and pods are, and so the tunnels between them. */
 export type LabFamily = 'ipv4' | 'ipv6' | 'dual'
@@ -39,6 +39,10 @@ export interface LabOptions {
   readonly underlay: UnderlayKind
   /** Two hosts joined by one link, without a switch between them. */
   readonly direct: boolean
+  /** Hosts (`host3`) on a second link, with a router between it and the others'. */
+  readonly routed: readonly string[]
+  /** Hosts on one link reach each other's pods by routes, past the tunnels. */
+  readonly directRouting: boolean
   readonly family: LabFamily
   /** With family `ipv4` pods have IPv6 addresses as well; their packets ride through the tunnels over IPv4. */
   readonly ipv6: boolean
@@ -59,6 +63,8 @@ export const LAB_DEFAULTS: LabOptions = {
   backend: 'vxlan',
   underlay: 'veth',
   direct: false,
+  routed: [],
+  directRouting: false,
   family: 'ipv4',
   ipv6: false,
   nftables: false,
@@ -73,6 +79,8 @@ export interface HostPlan {
   readonly dataplane: DataplaneKind
   /** Address of its `eth0`: the IPv6 one where there is no IPv4. */
   readonly underlayAddress: string
+  /** Router to the other link, `null` where there is only one. */
+  readonly router: string | null
   /** The IPv6 one of both, `null` in a lab over IPv4. */
   readonly underlayIpv6: string | null
   /** Subnet that its daemon is led to ask for, so that addresses tell where they belong. */
@@ -103,7 +111,12 @@ export interface LabPlan {
 /** Every namespace of a lab starts with this and the lab's name. */
 const NAMESPACE_PREFIX = 'flannelette-'
 export const UNDERLAY_PREFIX_LENGTH = 24
-const UNDERLAY_BASE = parseIpv4('192.168.56.10') ?? 0
+/** The links of the hosts: all are on the first, but for those behind the router. */
+const LINKS = [parseIpv4('192.168.56.0') ?? 0, parseIpv4('192.168.57.0') ?? 0] as const
+/** Hosts follow it: host1 has `.11`. */
+const FIRST_HOST = 10
+/** Of the router on each link. */
+const ROUTER = 1
 export const UNDERLAY_IPV6_PREFIX_LENGTH = 64
 const UNDERLAY_IPV6_BASE = parseIpv6('fd00:192:168:56::') ?? 0n
 const NETWORK: Ipv4Prefix = { address: parseIpv4('10.244.0.0') ?? 0, length: 16 }
@@ -122,12 +135,14 @@ export function planLab(options: LabOptions): LabPlan {
   const pods: PodPlan[] = []
   for (let number = 1; number <= options.hosts; number++) {
     const name = `host${number}`
+    const link = options.routed.includes(name) ? LINKS[1] : LINKS[0]
     hosts.push({
       name,
       namespace: namespaceOf(options.name, name),
       dataplane: dataplaneOf(name, options),
-      underlayAddress: hasIpv4 ? formatIpv4(UNDERLAY_BASE + number) : underlayIpv6Of(number),
+      underlayAddress: hasIpv4 ? formatIpv4(link + FIRST_HOST + number) : underlayIpv6Of(number),
       underlayIpv6: overIpv6 ? underlayIpv6Of(number) : null,
+      router: options.routed.length === 0 ? null : formatIpv4(link + ROUTER),
       subnet: hasIpv4 ? { address: NETWORK.address + number * 256, length: 24 } : null,
       ipv6Subnet: podsHaveIpv6 ? ipv6SubnetOf(number) : null,
     })
@@ -159,7 +174,8 @@ function ipv6SubnetOf(number: number): Ipv6Prefix {
   }
 }
 
-function checkOptions({ name, hosts, pods, kernel, auto, direct, backend, family, ipv6 }: LabOptions): void {
+function checkOptions(options: LabOptions): void {
+  const { name, hosts, pods, kernel, auto, direct, routed, backend, family, ipv6 } = options
   checkLabName(name)
   if (kernel.length > 0 && backend !== 'vxlan') {
     throw usage(
@@ -167,18 +183,29 @@ function checkOptions({ name, hosts, pods, kernel, auto, direct, backend, family
       'leave one of them out',
     )
   }
-  if (family !== 'ipv4' && backend !== 'vxlan') {
-    throw usage(`--family ${family} needs --backend vxlan: ${backend} carries IPv4 only`, 'leave one out')
+  if (family !== 'ipv4' && backend === 'udp') {
+    throw usage(`--family ${family} needs another backend: ${backend} carries IPv4 only`, 'leave one out')
   }
   if (family !== 'ipv4' && ipv6) {
     throw usage(`--family ${family} has tunnels over IPv6, and --ipv6 carries IPv6 over IPv4`, 'leave one out')
   }
-  if (ipv6 && backend !== 'vxlan') throw usage('--ipv6 needs --backend vxlan: udp carries IPv4 only', 'leave one out')
+  if (ipv6 && backend !== 'vxlan') throw usage('--ipv6 needs --backend vxlan, whose tunnels carry it', 'leave one out')
   checkCount('--hosts', hosts, 1, MAX_HOSTS)
   checkCount('--pods', pods, 0, MAX_PODS)
   checkHosts('--kernel', kernel, hosts)
   checkHosts('--auto', auto, hosts)
+  checkHosts('--routed', routed, hosts)
+  checkRoutes(options)
   if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
+}
+
+function checkRoutes({ direct, routed, directRouting, backend, family }: LabOptions): void {
+  if (directRouting && backend !== 'vxlan') throw usage('--direct-routing needs --backend vxlan', 'leave one out')
+  if (routed.length === 0) return
+  if (direct) throw usage('--direct has no place for the router of --routed', 'leave one out')
+  if (family !== 'ipv4') throw usage(`the router of --routed knows IPv4 only, not --family ${family}`, 'leave one out')
+  if (backend !== 'host-gw') return
+  throw usage('--routed makes hosts that are no neighbours, and routes of host-gw go by neighbours', 'leave one out')
 }
 
 function checkHosts(option: string, names: readonly string[], hosts: number): void {
@@ -231,16 +258,26 @@ function addressIn({ address }: Prefix, index: number): string {
   return formatAddress(typeof address === 'number' ? address + index : address + BigInt(index))
 }
 
+/** Each link of a lab with a router, as a prefix, and the router's address on it. */
+export function routedLinks(): { readonly link: string; readonly router: string }[] {
+  return LINKS.map((link) => ({
+    link: formatPrefix({ address: link, length: UNDERLAY_PREFIX_LENGTH }),
+    router: formatIpv4(link + ROUTER),
+  }))
+}
+
 /** The network config that the lab's store holds. */
 export function networkConfigJson(
   { network, ipv6Network }: LabPlan,
-  { backend, nftables, family }: Pick<LabOptions, 'backend' | 'nftables' | 'family'>,
+  { backend, nftables, family, directRouting }: Pick<LabOptions, 'backend' | 'nftables' | 'family' | 'directRouting'>,
 ): string {
-  const settings = backend === 'vxlan' ? { Type: backend, VNI: 1 } : { Type: backend }
+  const vxlan = { Type: backend, VNI: 1, ...(directRouting ? { DirectRouting: true } : {}) }
+  const settings = backend === 'vxlan' ? vxlan : { Type: backend }
+  const ridesOverIpv4 = ipv6Network !== null && family === 'ipv4'
   const config = {
     ...(network === null ? { EnableIPv4: false } : { Network: formatPrefix(network) }),
     ...(ipv6Network === null ? {} : { EnableIPv6: true, IPv6Network: formatPrefix(ipv6Network) }),
-    Backend: ipv6Network === null || family !== 'ipv4' ? settings : { ...settings, IPv6OverIPv4: true },
+    Backend: ridesOverIpv4 ? { ...settings, IPv6OverIPv4: true } : settings,
   }
   return `${JSON.stringify(nftables ? { ...config, EnableNFTables: true } : config)}\n`
 }

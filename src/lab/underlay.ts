@@ -8,6 +8,7 @@ import { writeSetting } from '../host/sysctl.ts'
 import {
   type HostPlan,
   type LabPlan,
+  routedLinks,
   UNDERLAY_IPV6_PREFIX_LENGTH,
   UNDERLAY_PREFIX_LENGTH,
   type UnderlayKind,
@@ -35,11 +36,18 @@ const LINK_FEATURES: Readonly<Record<UnderlayKind, Features>> = {
 
 export async function buildUnderlay(plan: LabPlan, kind: UnderlayKind): Promise<void> {
   await batch('ip', linkCommands(plan), { namespace: plan.switchNamespace ?? plan.hosts[0]?.namespace })
+  if (hasRouter(plan) && plan.switchNamespace !== null) await setUpRouter(plan.switchNamespace)
   await Promise.all([
     ...plan.hosts.map((host) => setUpHost(host, kind)),
     ...(plan.switchNamespace === null ? [] : plan.hosts.map((host) => setUpPort(plan.switchNamespace, host, kind))),
   ])
   await Promise.all(plan.hosts.map(awaitIpv6))
+}
+
+/** It tells nobody of a shorter way: hosts send as their routes say. */
+async function setUpRouter(namespace: string): Promise<void> {
+  await writeSetting('net/ipv4/ip_forward', 1, { namespace })
+  for (const name of ['all', ...SWITCHES]) await writeSetting(`net/ipv4/conf/${name}/send_redirects`, 0, { namespace })
 }
 
 /** Commands in the switch's namespace, or in the first host's when there is no switch. */
@@ -48,17 +56,42 @@ export function linkCommands(plan: LabPlan): string[] {
     const peer = plan.hosts[1]?.namespace
     return [`link add ${UNDERLAY_INTERFACE} type veth peer name ${UNDERLAY_INTERFACE} netns ${peer}`]
   }
-  const ports = plan.hosts.flatMap(({ name, namespace }) => [
-    `link add ${name} type veth peer name ${UNDERLAY_INTERFACE} netns ${namespace}`,
-    `link set dev ${name} addrgenmode none`,
-    `link set dev ${name} master switch up`,
+  const links = hasRouter(plan) ? routedLinks() : [null]
+  const ports = plan.hosts.flatMap((host) => [
+    `link add ${host.name} type veth peer name ${UNDERLAY_INTERFACE} netns ${host.namespace}`,
+    `link set dev ${host.name} addrgenmode none`,
+    `link set dev ${host.name} master ${SWITCHES[linkOf(host)]} up`,
   ])
+  return [...links.flatMap((link, index) => switchCommands(SWITCHES[index] ?? '', link?.router ?? null)), ...ports]
+}
+
+/** One for each link; both are in one namespace, which is the router between them. */
+const SWITCHES: readonly string[] = ['switch', 'switch2']
+
+function switchCommands(name: string, router: string | null): string[] {
   return [
-    'link add switch type bridge mcast_snooping 0',
-    'link set dev switch addrgenmode none',
-    'link set dev switch up',
-    ...ports,
+    `link add ${name} type bridge mcast_snooping 0`,
+    `link set dev ${name} addrgenmode none`,
+    ...(router === null ? [] : [`address add ${router}/${UNDERLAY_PREFIX_LENGTH} dev ${name}`]),
+    `link set dev ${name} up`,
   ]
+}
+
+function hasRouter({ hosts }: LabPlan): boolean {
+  return hosts.some(({ router }) => router !== null)
+}
+
+/** Number of the link that a host is on. */
+function linkOf({ router }: HostPlan): number {
+  return router === null ? 0 : routedLinks().findIndex((link) => link.router === router)
+}
+
+/** The way to hosts on the other link. */
+function routeCommands({ router }: HostPlan): string[] {
+  if (router === null) return []
+  return routedLinks()
+    .filter((link) => link.router !== router)
+    .map(({ link }) => `route add ${link} via ${router} dev ${UNDERLAY_INTERFACE}`)
 }
 
 async function setUpHost(host: HostPlan, kind: UnderlayKind): Promise<void> {
@@ -70,6 +103,7 @@ async function setUpHost(host: HostPlan, kind: UnderlayKind): Promise<void> {
       `link set dev ${UNDERLAY_INTERFACE} addrgenmode none`,
       ...addressCommands(host),
       `link set dev ${UNDERLAY_INTERFACE} up`,
+      ...routeCommands(host),
     ],
     where,
   )
@@ -80,7 +114,9 @@ async function setUpHost(host: HostPlan, kind: UnderlayKind): Promise<void> {
 function addressCommands({ subnet, underlayAddress, underlayIpv6 }: HostPlan): string[] {
   const ipv4 = `address add ${underlayAddress}/${UNDERLAY_PREFIX_LENGTH} brd + dev ${UNDERLAY_INTERFACE}`
   const ipv6 = `address add ${underlayIpv6}/${UNDERLAY_IPV6_PREFIX_LENGTH} dev ${UNDERLAY_INTERFACE} nodad`
-  return [...(subnet === null ? [] : [ipv4]), ...(underlayIpv6 === null ? [] : [ipv6])]
+  // Without one of these a router does not look for the neighbours that it forwards to.
+  const linkLocal = `address add fe80::${underlayIpv6?.split('::')[1]}/64 dev ${UNDERLAY_INTERFACE} nodad`
+  return [...(subnet === null ? [] : [ipv4]), ...(underlayIpv6 === null ? [] : [ipv6, linkLocal])]
 }
 
 /** Longest time until the kernel lets a new IPv6 address be used, which takes a carrier; milliseconds. */

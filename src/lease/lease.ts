@@ -86,7 +86,12 @@ export function identityInWords(addresses: PublicAddresses): string {
   return formatAddress(identityOf(addresses))
 }
 
+/** Each half in text form: `10.244.1.0/24`, `fd00:1::/64`. */
+export function halvesInWords(lease: Halves): string[] {
+  return halvesOf(lease).map(formatPrefix)
+}
+
 /** `10.244.1.0/24 and fd00:1::/64` */
 export function subnetsInWords(lease: Halves): string {
-  return halvesOf(lease).map(formatPrefix).join(' and ')
+  return halvesInWords(lease).join(' and ')
 }

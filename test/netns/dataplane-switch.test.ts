@@ -5,8 +5,9 @@ import { expect, test } from 'vitest'
 import { attempt } from '../../src/host/command.ts'
 import {
   CONFIG,
+  daemonWords,
   type Host,
-  type RunningDaemon,
+  RunningDaemon,
   startDaemon,
   traceOf,
   twoHosts,
@@ -75,14 +76,22 @@ test('a device of the other kind is left alone by a daemon that cannot start', a
   expect(traceOf(host)).toEqual(before)
 })
 
-test('a userspace daemon that runs is not robbed of its device', async () => {
+test('a userspace daemon that runs is not robbed of its device, not even by one that cannot see it', async () => {
   const [host] = twoHosts()
   const running = startDaemon(host)
   await running.ready(0)
-  const second = startDaemon({ ...host, stateDirectory: `${host.stateDirectory}2` }, ['--dataplane', 'kernel'])
-  expect(await second.exited()).toBe(1)
-  expect(second.told.join()).toContain('flannel.1 is held by another process')
-  expect(kindOf(host)).toMatchObject({ info_kind: 'tun' })
+  const places = { stateDirectory: `${host.stateDirectory}2`, subnetFile: `${host.subnetFile}2` }
+  const words = daemonWords({ ...host, ...places }, ['--dataplane', 'kernel'])
+  const apart = ['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs tmpfs /run/flannelette && exec "$@"', 'apart']
+  for (const [start, why] of [
+    [words, 'flannel.1 is the device of another daemon of this host'],
+    [[...apart, ...words], 'flannel.1 is held by another process'],
+  ] as const) {
+    const second = new RunningDaemon(host, start)
+    expect(await second.exited()).toBe(1)
+    expect(second.told.join()).toContain(why)
+    expect(kindOf(host)).toMatchObject({ info_kind: 'tun' })
+  }
 })
 
 test('marks of packets cross between nodes whose config has GBP, and learning is the kernel’s', async () => {

@@ -1,37 +1,18 @@
 // Two daemons on one host, each in a network of its own that it shares with a second host. Network "red" has the largest
 // VNI and IANA's port, and a kernel VTEP as its other node; network "blue" is as flannel has it.
 import { spawn } from 'node:child_process'
-import { mkdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { attempt } from '../../src/host/command.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
-import { type Host, type RunningDaemon, startDaemon, twoHosts, writeConfig } from '../support/daemon-under-test.ts'
+import { type Host, startDaemon, twoHosts } from '../support/daemon-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
+import { answers, inNetwork, overlayOf } from '../support/several-networks.ts'
 
 const RED = { Network: '10.66.0.0/16', Backend: { Type: 'vxlan', VNI: 0xffffff, Port: 4789 } }
 const BLUE = { Network: '10.77.0.0/16', Backend: { Type: 'vxlan' } }
 const MORE = ['--ip-masq', '--ip-blackhole-route', '--iptables-resync', '1']
-
-/** The same host as a node of another network. */
-function inNetwork(host: Host, name: string, config: unknown): Host {
-  const store = join(host.store, name)
-  mkdirSync(store, { recursive: true })
-  writeConfig(store, config)
-  return { ...host, store, stateDirectory: `${host.stateDirectory}-${name}`, subnetFile: `${host.subnetFile}-${name}` }
-}
-
-/** The overlay address of a node. */
-function overlayOf(daemon: RunningDaemon): string {
-  return daemon.status!.node!.overlayAddress
-}
-
-async function answers(from: Host, to: string, count = 3): Promise<number> {
-  const words = ['ping', '-n', '-i', '0.1', '-W', '2', '-c', String(count), to]
-  const { stdout } = await attempt(words, { namespace: from.namespace })
-  return Number(/(\d+) received/.exec(stdout)?.[1])
-}
 
 const shows = (host: Host, ...words: string[]) => ip('-n', host.namespace, ...words)
 const rulesOf = async (host: Host) => (await attempt(['iptables-save'], { namespace: host.namespace })).stdout

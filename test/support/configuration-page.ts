@@ -107,7 +107,7 @@ start, which waits for it; a mistake is reported with its place.
 | \`Backend.Shell\` | false | \`extension\` only, our own key: \`/bin/sh -c\` reads the commands |
 | \`Backend.GBP\` | false | the marks of packets (group policy) cross the tunnel; equal on all nodes, which need \`--dataplane kernel\` or \`auto\`: the userspace dataplane refuses to start with it |
 | \`Backend.Learning\` | false | the kernel dataplane's device learns MACs; of no use, since leases name them all, and without effect on the userspace dataplane |
-| \`Backend.DirectRouting\` | false | true is accepted with a warning and has no effect |
+| \`Backend.DirectRouting\` | false | peers that are neighbours on the underlay's link are reached by routes, past the tunnel ([how](decisions/0028-routes-to-peers.md)) |
 
 \`\`\`json
 { "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan", "VNI": 1, "Port": 8472 } }

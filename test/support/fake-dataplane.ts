@@ -8,7 +8,7 @@ import type { Dataplane, LocalVtep, VtepOutline } from '../../src/host/dataplane
 import type { Lease } from '../../src/lease/lease.ts'
 
 export class FakeDataplane implements Dataplane {
-  readonly kind = 'userspace'
+  readonly kind: Dataplane['kind'] = 'userspace'
   readonly entropy = 'none'
   readonly driver = 'offload'
   local: LocalVtep | null = null

@@ -25,6 +25,8 @@ export interface Way {
 
 const VXLAN = { 'sends VXLAN frames, byte for byte as flannel’s kernel does': onTheWire('vxlan') }
 const OVER_IPV6 = { 'sends VXLAN frames over IPv6, byte for byte as flannel’s kernel does': onTheWire('vxlan', 6) }
+const PLAIN = { 'sends the packets of pods as they are': onTheWire('none') }
+const PLAIN_IPV6 = { 'sends the packets of pods as they are': onTheWire('none', 6) }
 const ROWS = { 'has neighbours, FDB and routes in the kernel as flannel has them': kernelRows() }
 
 export const WAYS: readonly Way[] = [
@@ -44,6 +46,17 @@ export const WAYS: readonly Way[] = [
     family: 4,
     peer: 'ours',
     checks: { 'sends the packets of pods in UDP, and nothing else': onTheWire('udp') },
+  },
+  { name: 'hostgw', lab: { backend: 'host-gw' }, family: 4, peer: 'ours', engine: false, checks: PLAIN },
+  {
+    ...{ name: 'hostgw', lab: { backend: 'host-gw', family: 'dual' }, family: 6, peer: 'ours', engine: false },
+    checks: PLAIN_IPV6,
+  },
+  { name: 'direct', lab: { directRouting: true }, family: 4, peer: 'ours', checks: PLAIN },
+  { name: 'direct', lab: { directRouting: true }, family: 4, peer: 'kernel', checks: PLAIN },
+  {
+    ...{ name: 'direct', lab: { directRouting: true, family: 'dual' }, family: 6, peer: 'kernel' },
+    checks: PLAIN_IPV6,
   },
 ]
 

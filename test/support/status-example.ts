@@ -6,6 +6,7 @@ export const TAKEN_MS = Date.parse('2026-01-01T12:00:00.000Z')
 
 const PEER: Omit<PeerStatus, 'subnet' | 'publicIp' | 'vtepMac'> = {
   ...{ ipv6Subnet: null, backendType: 'vxlan', expiresAt: '2026-01-02T11:00:00.000Z', revision: 4, state: 'active' },
+  ways: null,
   traffic: {
     ...{ sentPackets: 12, sentBytes: 1008, lastSent: '2026-01-01T11:59:58.000Z' },
     ...{ receivedPackets: 11, receivedBytes: 924, lastReceived: '2026-01-01T11:59:57.000Z' },

@@ -11,9 +11,12 @@ import {
 import type { LinkInfo, RouteInfo } from '../../host/ip.ts'
 import { findNetworkOverlap, parseDestination } from '../../host/network-overlap.ts'
 import { judgeOverlayDevice } from '../../host/overlay-link.ts'
+import { isForeignRoute } from '../../host/peer-routes.ts'
+import { isOurPeerRoute } from '../../host/route-protocol.ts'
 import { overlayName, overlayNames } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import { forwards } from '../firewall-chains.ts'
+import { routeAdvice } from '../ladder-direct.ts'
 import type { NodeView } from '../node-view.ts'
 import type { Check } from './check.ts'
 
@@ -110,7 +113,10 @@ function insideRoutes(
   { status, peers }: NodeView,
 ): Remark[] {
   const own = parsePrefix(status?.lease?.subnet ?? '')
-  return routes.flatMap(({ dst, dev, gateway, type }) => {
+  return routes.flatMap((route) => {
+    const { dst, dev, gateway, type } = route
+    // A neighbour's pods, reached past the tunnel.
+    if (isOurPeerRoute(route)) return []
     const prefix = parseDestination(dst)
     if (prefix === null || dev === device || samePrefix(prefix, network)) return []
     if (!containsPrefix(network, prefix) || (own !== null && overlaps(own, prefix))) return []
@@ -125,6 +131,26 @@ function insideRoutes(
     if (hit.length === 0) return [warning(message, remedy)]
     return [error(`${message}: pods of ${hit.map(({ publicIp }) => publicIp).join(', ')} are not reached`, remedy)]
   })
+}
+
+/** Peers that are to be reached by routes, without a tunnel. */
+const peerRoutes: Check = {
+  id: 'peer-routes',
+  group: 'overlay',
+  judge: ({ view }) => {
+    const ways = view.peers.flatMap((peer) => (peer.ways ?? []).map((way) => ({ ...way, publicIp: peer.publicIp })))
+    if (!view.alive) return []
+    if (ways.length === 0) return [ok('no peer is to be reached by a route past the tunnel')]
+    const unwell = ways.flatMap((one): Remark[] => {
+      const what = `${one.subnet} (${one.publicIp})`
+      if (one.way === 'none') return [error(`no route leads to ${what}: ${one.why}`, routeAdvice(one.why, one))]
+      if (!isForeignRoute(one.why)) return []
+      return [warning(`${what} is not reached past the tunnel: ${one.why}`, routeAdvice(one.why, one))]
+    })
+    if (unwell.length > 0) return unwell
+    const direct = ways.filter(({ way }) => way === 'direct').length
+    return [ok(`${direct} of ${ways.length} subnets of peers are reached by routes, without a tunnel`)]
+  },
 }
 
 const rpFilter: Check = {
@@ -250,6 +276,7 @@ export const HOST_CHECKS: readonly Check[] = [
   overlayDevice,
   kernelVtep,
   networkRoute,
+  peerRoutes,
   rpFilter,
   ipForward,
   forwardPolicy,

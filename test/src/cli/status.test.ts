@@ -91,6 +91,26 @@ describe('one screen', () => {
     expect(text).toMatch(/\nnext: flannelette ping 192\.0\.2\.2\n$/)
   })
 
+  test('tells by which way peers are reached where there are several, and what is in the way', () => {
+    expect(textOf(HEALTHY)).not.toContain('WAY')
+    const [peer] = HEALTHY.peers
+    const by = (way: 'direct' | 'tunnel' | 'none', why = '') => ({
+      ...peer!,
+      ways: [{ subnet: '10.244.2.0/24', way, why }],
+    })
+    expect(textOf({ ...HEALTHY, peers: [by('direct')] })).toMatch(
+      /SUBNET +WAY +STATE.*\n.*10\.244\.2\.0\/24 +direct +✓/,
+    )
+    const why = 'a route that is not ours is in the way: 10.244.2.0/24 dev eth1 proto static'
+    const hidden = textOf({ ...HEALTHY, peers: [by('tunnel', why)] })
+    expect(hidden).toContain(`warning: 10.244.2.0/24 (192.0.2.2): ${why}\n`)
+    const node = { ...HEALTHY.node!, device: '', vni: 0, port: 0, mtu: 1500 }
+    const lost = textOf({ ...HEALTHY, dataplane: 'routes', driver: 'none', node, peers: [by('none', 'no neighbour')] })
+    expect(lost).toContain('warning: no route to 10.244.2.0/24 (192.0.2.2): no neighbour\n')
+    expect(lost).toContain('ready · routes of the kernel, no tunnel · pid 4242\n')
+    expect(lost).toMatch(/\ndevice +none of its own, MTU 1500\n/)
+  })
+
   test('tells of drops no more than is counted', () => {
     expect(textOf({ ...HEALTHY, counters: {} })).toContain('dropped packets are not counted\n')
     const device = { 'outbound.dropped': 2, 'outbound.errors': 1, 'inbound.dropped': 0, 'inbound.errors': 0 }

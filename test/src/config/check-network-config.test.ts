@@ -157,8 +157,8 @@ describe('keys', () => {
   })
 
   test('without effect are told', () => {
-    const text = '{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan","DirectRouting":true}}'
-    expect(findingsOf(text)).toEqual(['1:67 warning Backend.DirectRouting'])
+    const text = '{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan","Learning":true}}'
+    expect(findingsOf(text)).toEqual(['1:62 warning Backend.Learning'])
   })
 })
 

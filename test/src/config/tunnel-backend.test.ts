@@ -19,6 +19,7 @@ test('defaults are those of flannel on Linux', () => {
     vni: 1,
     port: 8472,
     mtuBytes: null,
+    directRouting: false,
     groupPolicy: false,
     learning: false,
     notices: [],
@@ -54,8 +55,18 @@ test.each([
   )
 })
 
-test.each(['GBP', 'Learning', 'DirectRouting'])('%s is accepted, with a notice of what it needs', (field) => {
+test.each(['GBP', 'Learning'])('%s is accepted, with a notice of what it needs', (field) => {
   expect(backendOf({ Type: 'vxlan', [field]: true }).notices).toEqual([expect.stringContaining(field)])
+})
+
+test.each([true, false])('DirectRouting %s is taken over without a word', (DirectRouting) => {
+  expect(backendOf({ Type: 'vxlan', DirectRouting })).toMatchObject({ directRouting: DirectRouting, notices: [] })
+})
+
+test('host-gw has a type in its leases, and neither device nor port', () => {
+  const nothing = { encapsulation: 'none', deviceName: '', vni: 0, port: 0, mtuBytes: null, notices: [] }
+  const plain = { type: 'host-gw' }
+  expect(backendOf({ Type: 'host-gw' })).toMatchObject({ ...nothing, leaseType: 'host-gw', plain, underlay: 'ipv4' })
 })
 
 test('marks and learning are passed on to whoever makes the device', () => {
@@ -66,7 +77,7 @@ test('options of other systems are ignored', () => {
   expect(backendOf({ Type: 'vxlan', MacPrefix: '0E-2A', Name: 'x' }).notices).toEqual([])
 })
 
-test.each(['host-gw', 'wireguard'])('backend %s is said to be unsupported, with the way out', (type) => {
+test.each(['ipip', 'wireguard'])('backend %s is said to be unsupported, with the way out', (type) => {
   expect(() => backendOf({ Type: type })).toThrow(
     expect.objectContaining({ exitCode: 2, oneLine: expect.stringMatching(new RegExp(`"${type}".*vxlan`)) }),
   )

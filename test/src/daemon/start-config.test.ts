@@ -33,7 +33,7 @@ describe('a start', () => {
 
   test.each([
     ['text that is no JSON', '{"Network":'],
-    ['a backend that is not supported', '{"Network":"10.244.0.0/16","Backend":{"Type":"host-gw"}}'],
+    ['a backend that is not supported', '{"Network":"10.244.0.0/16","Backend":{"Type":"wireguard"}}'],
   ])('from a kept lease forwards by the kept config when the server holds %s', async (_, config) => {
     const host = makeHost()
     const { agent } = await started(host)

@@ -10,6 +10,7 @@ import {
   link,
   links,
   neverRun,
+  peer,
   ROUTES,
   settings,
   withNode,
@@ -38,6 +39,9 @@ const IPV6_DEVICE = {
   ...{ device: 'flannel-v6.1', mac: '0a:06:00:00:00:01', underlayAddress: '2001:db8::1', mtu: 1430 },
 }
 const tun = (more: Parameters<typeof link>[1]) => links({ ...LINKS[2]!, ...more })
+
+const withWay = (way: 'direct' | 'tunnel' | 'none', why = '') =>
+  withStatus({ peers: [peer(2, { ways: [{ subnet: '10.244.2.0/24', way, why }] })] as never })
 
 const UNDERLAY: readonly Row[] = [
   ['underlay-interface', 'gone', healthy({ links: without('eth0') }), 'error', /eth0 is gone/],
@@ -189,6 +193,28 @@ const HOST: readonly Row[] = [
     healthy({ routes: routes({ dst: '10.244.3.0/24', type: 'blackhole' }) }),
     'error',
     /leads nowhere \(blackhole\)/,
+  ],
+  [
+    'network-route',
+    "a neighbour's part by our own route",
+    healthy({ routes: routes({ dst: '10.244.3.0/24', gateway: '192.0.2.3', dev: 'eth0', protocol: '142' }) }),
+    'ok',
+    /leads into flannel\.1/,
+  ],
+  ['peer-routes', 'all there', withWay('direct'), 'ok', /1 of 1 subnets of peers are reached by routes/],
+  [
+    'peer-routes',
+    'no neighbour',
+    withWay('none', '192.0.2.2 is no neighbour on eth0'),
+    'error',
+    /no route leads to 10\.244\.2\.0\/24 \(192\.0\.2\.2\): 192\.0\.2\.2 is no neighbour/,
+  ],
+  [
+    'peer-routes',
+    "somebody else's",
+    withWay('tunnel', 'a route that is not ours is in the way: 10.244.2.0/24 dev br-1'),
+    'warning',
+    /is not reached past the tunnel: a route that is not ours/,
   ],
   ['network-route', 'over the underlay', withNode({ network: '192.0.0.0/16' }), 'error', /own address/],
   [

@@ -63,6 +63,30 @@ describe('a planned lab', () => {
     expect(ports[1]).toBe('link add host2 type veth peer name eth0 netns flannelette-lab-host2')
   })
 
+  test('has a second link, and a router between both, for hosts that are to be behind one', () => {
+    const routed = plan({ hosts: 3, routed: ['host3'] })
+    expect(routed.hosts.map(({ underlayAddress, router }) => [underlayAddress, router])).toEqual([
+      ['192.168.56.11', '192.168.56.1'],
+      ['192.168.56.12', '192.168.56.1'],
+      ['192.168.57.13', '192.168.57.1'],
+    ])
+    const commands = linkCommands(routed)
+    expect(commands).toEqual(expect.arrayContaining(['address add 192.168.57.1/24 dev switch2']))
+    expect(commands.filter((command) => / master /.test(command))).toEqual([
+      'link set dev host1 master switch up',
+      'link set dev host2 master switch up',
+      'link set dev host3 master switch2 up',
+    ])
+    expect(linkCommands(plan()).join()).not.toMatch(/switch2|address add/)
+  })
+
+  test.each([
+    [{ directRouting: true }, { Type: 'vxlan', VNI: 1, DirectRouting: true }],
+    [{ backend: 'host-gw' as const }, { Type: 'host-gw' }],
+  ])('with %o asks its daemons for that', (options, Backend) => {
+    expect(JSON.parse(networkConfigJson(plan(options), { ...LAB_DEFAULTS, ...options }))).toMatchObject({ Backend })
+  })
+
   test('hands its daemons a config that flannel understands', () => {
     expect(JSON.parse(networkConfigJson(plan(), LAB_DEFAULTS))).toEqual({
       Network: '10.244.0.0/16',
@@ -84,6 +108,10 @@ describe('a lab that cannot be is refused as wrong usage, with what can be', () 
     [{ kernel: ['pod1.1'] }, 'hosts are host1 to host3'],
     [{ auto: ['host4'] }, 'hosts are host1 to host3'],
     [{ direct: true }, '--hosts 2'],
+    [{ routed: ['host4'] }, 'hosts are host1 to host3'],
+    [{ hosts: 2, direct: true, routed: ['host2'] }, 'leave one out'],
+    [{ backend: 'host-gw' as const, routed: ['host3'] }, 'leave one out'],
+    [{ backend: 'udp' as const, directRouting: true }, 'leave one out'],
   ])('%o', (options, remedy) => {
     const error = complaint(options)
     expect(error.code).toBe('usage')

@@ -1,0 +1,210 @@
+// `DirectRouting` around a tunnel's dataplane: a peer that is a neighbour on the underlay's link is reached by a route to
+// it, past the tunnel. The choice follows from the kernel's own answer to how it would send to the peer's public address;
+// it is made anew whenever peers, links, addresses or routes change, and every ten seconds.
+//
+// The userspace engine keeps every peer: a direct one has a more specific route than the network's into the device, and
+// the moment that is gone its packets take the tunnel. What a peer sends through the tunnel is accepted all the same. The
+// kernel's VTEP has a route to each peer already: it is given those only that take the tunnel.
+import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
+import type { RouteTools } from '../host/host-gateway.ts'
+import type { RouteInfo } from '../host/ip.ts'
+import { Lookout } from '../host/lookout.ts'
+import { networksOf } from '../host/network-overlap.ts'
+import { carriedHalves, type PeerRoute, routesTo } from '../host/peer-route-plan.ts'
+import { PeerRoutes, type RouteState } from '../host/peer-routes.ts'
+import type { Lease } from '../lease/lease.ts'
+import { ChosenDataplane } from './chosen-dataplane.ts'
+
+export class DirectRouting extends ChosenDataplane {
+  /** What it is around. */
+  readonly inner: Dataplane
+  readonly #tools: RouteTools
+  /** False: what a former run has left is taken away, and that is all. */
+  #wanted = false
+  #local: LocalVtep | null = null
+  #routes: PeerRoutes | null = null
+  /** `null` until the first set is known: what a former run left is not judged before. */
+  #peers: readonly Lease[] | null = null
+  /** What the inner dataplane was given last, where it is not given all. */
+  #tunnelled: readonly Lease[] = []
+  #ways: ReadonlyMap<string, PeerWay> = new Map()
+  /** By subnet: what keeps a peer from being reached past the tunnel. */
+  #obstacles: ReadonlyMap<string, string> = new Map()
+  #lookout: Lookout | null = null
+  #tail: Promise<unknown> = Promise.resolve()
+  #stopped = false
+
+  constructor(inner: Dataplane, tools: RouteTools) {
+    super(inner, () => null)
+    this.inner = inner
+    this.#tools = tools
+  }
+
+  override prepare(outline: VtepOutline): Promise<void> {
+    this.#wanted = outline.directRouting === true
+    return super.prepare(outline)
+  }
+
+  override async start(local: LocalVtep): Promise<void> {
+    await super.start(local)
+    const { table, log, clock, doorbell } = this.#tools
+    this.#local = local
+    this.#routes = new PeerRoutes({ table, log, networks: networksOf(local), sparedDevice: local.deviceName })
+    if (this.#wanted) this.#lookout = new Lookout({ clock, doorbell, look: () => this.#lookSafely() })
+  }
+
+  override async moveUnderlay(local: LocalVtep): Promise<void> {
+    await super.moveUnderlay(local)
+    this.#local = local
+    await this.#inTurn(() => this.#look())
+  }
+
+  override replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
+    return this.#inTurn(async () => {
+      this.#peers = peers
+      if (this.inner.kind !== 'kernel') {
+        const generation = await super.replacePeers(peers, cause)
+        if (!(await this.#look())) this.#lookout?.ring()
+        return generation
+      }
+      const wanted = await this.#wantedRoutes()
+      const generation = await this.#giveInner(this.#tunnelledBefore(wanted), cause)
+      await this.#keep(wanted)
+      await this.#giveInnerTheRest(wanted)
+      return generation
+    })
+  }
+
+  override ways(): ReadonlyMap<string, PeerWay> | null {
+    return this.#wanted ? this.#ways : null
+  }
+
+  override async stop(mode: 'keep' | 'remove'): Promise<void> {
+    this.#stopped = true
+    this.#lookout?.stop()
+    await this.#tail
+    // First the routes: until the device is gone its tunnel takes over.
+    if (mode === 'remove') await this.#routes?.remove()
+    await super.stop(mode)
+  }
+
+  /** Nobody waits for this one: what fails is told, and the next look is soon. */
+  async #lookSafely(): Promise<boolean> {
+    try {
+      return await this.#inTurn(() => this.#look())
+    } catch (error) {
+      this.#tools.log.warn('ways-unkept', `the ways to peers could not be changed: ${(error as Error).message}`)
+      return false
+    }
+  }
+
+  /** Whether every peer goes the way it should. */
+  async #look(): Promise<boolean> {
+    if (this.#peers === null || this.#stopped) return true
+    const wanted = await this.#wantedRoutes()
+    const isKernel = this.inner.kind === 'kernel'
+    // The tunnel is ready before the route goes, and the route there before the tunnel goes.
+    if (isKernel) await this.#giveInnerIfChanged(this.#tunnelledBefore(wanted))
+    await this.#keep(wanted)
+    if (isKernel) await this.#giveInnerTheRest(wanted)
+    return wanted.every(({ subnet }) => this.#isDirect(subnet))
+  }
+
+  /** The routes that should be there by the kernel's own word. */
+  async #wantedRoutes(): Promise<readonly PeerRoute[]> {
+    const local = this.#local
+    if (!this.#wanted || local === null) return []
+    const routes = (this.#peers ?? []).flatMap((peer) => routesTo(peer, local))
+    let ways: ReadonlyMap<string, RouteInfo>
+    try {
+      ways = await this.#tools.table.waysTo(routes.map(({ gateway }) => gateway))
+    } catch (error) {
+      this.#tools.log.warn(
+        'routes-unreadable',
+        `nobody can be asked for the ways to peers: ${(error as Error).message}`,
+      )
+      return routes.filter(({ subnet }) => this.#isDirect(subnet))
+    }
+    const judged = routes.map((route) => ({ route, obstacle: obstacleOn(ways.get(route.gateway), route.device) }))
+    this.#obstacles = new Map(judged.map(({ route, obstacle }) => [route.subnet, obstacle ?? '']))
+    return judged.filter(({ obstacle }) => obstacle === null).map(({ route }) => route)
+  }
+
+  async #keep(wanted: readonly PeerRoute[]): Promise<void> {
+    const states = (await this.#routes?.keep(wanted)) ?? new Map<string, RouteState>()
+    const ways = new Map<string, PeerWay>()
+    for (const subnet of (this.#peers ?? []).flatMap((peer) => this.#carried(peer))) {
+      const state = states.get(subnet)
+      const why = state?.why ?? this.#obstacles.get(subnet) ?? 'its lease names no address of that family'
+      ways.set(subnet, { way: state?.inForce === true ? 'direct' : 'tunnel', why })
+    }
+    this.#tell(ways)
+    this.#ways = ways
+  }
+
+  /** Its subnets that this dataplane is to reach. */
+  #carried(peer: Lease): readonly string[] {
+    return this.#local === null ? [] : carriedHalves(peer, this.#local)
+  }
+
+  #isDirect(subnet: string): boolean {
+    return this.#ways.get(subnet)?.way === 'direct'
+  }
+
+  #tell(ways: ReadonlyMap<string, PeerWay>): void {
+    if (!this.#wanted) return
+    for (const [subnet, { way, why }] of ways) {
+      if ((this.#ways.get(subnet)?.way ?? 'tunnel') === way) continue
+      const how = way === 'direct' ? 'past the tunnel, by a route' : 'through the tunnel'
+      this.#tools.log.info('peer-way', `packets to ${subnet} go ${how}`, { way, ...(why === '' ? {} : { why }) })
+    }
+  }
+
+  /** Those without a route in the end, and for now those that have none yet. */
+  #tunnelledBefore(wanted: readonly PeerRoute[]): readonly Lease[] {
+    const has = new Set(this.#tunnelled.flatMap((peer) => this.#carried(peer)))
+    return this.#tunnelledBy(wanted, (subnet) => !has.has(subnet))
+  }
+
+  /** A peer of which only one half could go direct takes the tunnel as a whole: its entries are one. */
+  #tunnelledBy(wanted: readonly PeerRoute[], goes: (subnet: string) => boolean): readonly Lease[] {
+    const direct = new Set(wanted.map(({ subnet }) => subnet).filter(goes))
+    return (this.#peers ?? []).filter((peer) => !this.#carried(peer).every((subnet) => direct.has(subnet)))
+  }
+
+  async #giveInnerTheRest(wanted: readonly PeerRoute[]): Promise<void> {
+    const changed = await this.#giveInnerIfChanged(this.#tunnelledBy(wanted, (subnet) => this.#isDirect(subnet)))
+    // In between it may have found its routes changed, and put them back.
+    if (changed) await this.#keep(wanted)
+  }
+
+  async #giveInnerIfChanged(peers: readonly Lease[]): Promise<boolean> {
+    const same =
+      peers.length === this.#tunnelled.length && peers.every((peer, index) => peer === this.#tunnelled[index])
+    if (same) return false
+    await this.#giveInner(peers, 'ways to peers changed')
+    return true
+  }
+
+  async #giveInner(peers: readonly Lease[], cause: string): Promise<number> {
+    const generation = await super.replacePeers(peers, cause)
+    this.#tunnelled = peers
+    return generation
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#tail.then(work)
+    this.#tail = done.catch(() => {})
+    return done
+  }
+}
+
+/**
+ * As flannel decides: the way to a neighbour has no gateway. It must leave by the underlay interface as well. `null` for
+ * a neighbour.
+ */
+function obstacleOn(way: RouteInfo | undefined, device: string): string | null {
+  if (way === undefined || (way.type !== undefined && way.type !== 'unicast')) return 'there is no way to its address'
+  if (way.gateway !== undefined) return `its address is behind ${way.gateway}`
+  return way.dev === device ? null : `its address is on ${way.dev ?? 'no device'}, not on ${device}`
+}

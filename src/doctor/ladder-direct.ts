@@ -1,0 +1,72 @@
+// Rungs of the way to a peer that is reached without a tunnel: the route that leads there, and the sizes of the link.
+import type { EchoOptions } from '../host/echo.ts'
+import { measure } from './mtu-ruler.ts'
+import type { PeerView } from './node-view.ts'
+import type { LadderOptions, LadderPlace, Rung } from './rung.ts'
+
+/** An answer that takes longer counts as lost, milliseconds. */
+const WAIT_MS = 800
+const TRIES = 3
+
+/** How the IPv4 half of a peer is reached, as the daemon says; `null` where there is only the tunnel. */
+export function wayOf({ subnet, ways }: Pick<PeerView, 'subnet' | 'ways'>) {
+  return ways?.find((one) => one.subnet === subnet) ?? null
+}
+
+/** Whether no tunnel is asked: the backend has none, or goes past it. */
+export function isDirect(peer: Pick<PeerView, 'subnet' | 'ways'>, place: LadderPlace): boolean {
+  return place.overlayDevice === '' || wayOf(peer)?.way === 'direct'
+}
+
+/** `address`: one in the peer's subnet, that its route leads to. */
+export async function routeRung(
+  peer: PeerView,
+  address: string,
+  { underlayInterface }: LadderPlace,
+  { tools }: Pick<LadderOptions, 'tools'>,
+): Promise<Rung> {
+  const rung = (verdict: Rung['verdict'], text: string, next: string | null = null): Rung => {
+    return { name: 'route', verdict, text, averageMs: null, next }
+  }
+  const way = wayOf(peer)
+  if (way?.way === 'none') return rung('bad', `no route to ${peer.subnet}: ${way.why}`, routeAdvice(way.why, peer))
+  const device = await tools.deviceTo(address)
+  if (device === underlayInterface) {
+    const whose = way === null || way.why === '' ? '' : ` (${way.why})`
+    return rung('good', `${peer.subnet} by way of ${peer.publicIp} on ${device}, without a tunnel${whose}`)
+  }
+  const what = device === null ? `there is no route to ${address}` : `a route takes ${address} to ${device}`
+  const see = `ip route get ${address}; the daemon puts its route back within seconds: is it running?`
+  return rung('bad', `${what}, not by way of ${peer.publicIp} on ${underlayInterface}`, see)
+}
+
+/** What to do about a route that is not there, by the reason. */
+export function routeAdvice(why: string, { subnet, publicIp }: Pick<PeerView, 'subnet' | 'publicIp'>): string {
+  if (/not ours/.test(why)) return `does anything need it? else: ip route delete ${subnet}, and ours takes its place`
+  return `is ${publicIp} on the same link? ip route get ${publicIp}; nodes behind routers need a tunnel: Backend.Type "vxlan", with DirectRouting for neighbours`
+}
+
+/** Packets of pods are as large as the link takes: asked of the host itself, whose pods may not be there yet. */
+export async function linkSizesRung(
+  publicIp: string,
+  { underlayMtuBytes: expected, overlayMtuBytes: pods }: LadderPlace,
+  { tools, signal }: Pick<LadderOptions, 'tools' | 'signal'>,
+): Promise<Rung> {
+  const result = await measure(
+    expected,
+    async (packetBytes) => {
+      const options: EchoOptions = { count: TRIES, intervalMs: 50, waitMs: WAIT_MS, packetBytes, dontFragment: true }
+      const answer = await tools.echo(publicIp, signal === undefined ? options : { ...options, signal })
+      return { passes: answer.received > 0, limitBytes: answer.tooBig?.limitBytes ?? null }
+    },
+    signal,
+  )
+  const largest = result.largestBytes ?? 0
+  const rung = (verdict: Rung['verdict'], text: string, next: string | null = null): Rung => {
+    return { name: 'sizes', verdict, text, averageMs: null, next }
+  }
+  const what = largest === 0 ? 'nothing large passes' : `${largest} passes`
+  if (largest >= expected) return rung('good', `${what}, all that the link should take; pods send up to ${pods}`)
+  const text = `${what} of the link's ${expected}; pods send up to ${pods}`
+  return rung(largest < pods ? 'bad' : 'warning', text, `what is between? tracepath -n -l ${expected} ${publicIp}`)
+}

@@ -1,0 +1,156 @@
+// The backend `host-gw` as a dataplane: no device and no encapsulation. Each peer's public address is the gateway to its
+// subnets, by routes on the underlay interface, which takes that all nodes are neighbours on one link. Whenever links,
+// addresses or routes change, and every ten seconds, the routes are looked at.
+import { formatPrefix } from '../../dataplane/index.ts'
+import type { Clock } from '../clock.ts'
+import { FlanneletteError } from '../errors.ts'
+import type { Lease } from '../lease/lease.ts'
+import type { Log } from '../log.ts'
+import { requireNetworkAdmin } from './capability.ts'
+import { carriesAddress } from './carried-address.ts'
+import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
+import { type RouteInfo, showJson } from './ip.ts'
+import { Lookout } from './lookout.ts'
+import { findNetworkOverlap, networksOf } from './network-overlap.ts'
+import { carriedHalves, routesTo } from './peer-route-plan.ts'
+import { PeerRoutes, type RouteState } from './peer-routes.ts'
+import type { RouteTable } from './route-table.ts'
+
+export interface RouteTools {
+  readonly log: Log
+  readonly clock: Clock
+  readonly table: RouteTable
+  /** Rings when links, addresses or routes may have changed. */
+  readonly doorbell: (ring: () => void) => { stop(): void }
+}
+
+export class HostGateway implements Dataplane {
+  readonly kind = 'routes'
+  readonly entropy = 'none'
+  readonly driver = 'none'
+  readonly #tools: RouteTools
+  #local: LocalVtep | null = null
+  #routes: PeerRoutes | null = null
+  /** `null` until the first set is known: what a former run left is not judged before. */
+  #peers: readonly Lease[] | null = null
+  #generation = 0
+  #lookout: Lookout | null = null
+  #tail: Promise<void> = Promise.resolve()
+  #stopped = false
+
+  constructor(tools: RouteTools) {
+    this.#tools = tools
+  }
+
+  /** @throws FlanneletteError `not-permitted`, `network-overlap`, `host-command` */
+  async prepare(outline: VtepOutline): Promise<void> {
+    requireNetworkAdmin('a route')
+    // Each peer has its own route: only what the kernel keeps by the interfaces' addresses can be in the way.
+    for (const network of networksOf(outline)) {
+      const family = typeof network.address === 'number' ? '-4' : '-6'
+      const connected = await showJson<RouteInfo>('ip', [family, 'route', 'show', 'proto', 'kernel'])
+      const place = { ...outline, network }
+      const overlap = findNetworkOverlap(
+        place,
+        connected.map((route) => ({ ...route, protocol: 'kernel' })),
+      )
+      if (overlap === null) continue
+      const message = `the pod network ${formatPrefix(network)} ${overlap}`
+      const remedy = 'choose another Network that this host does not use yet'
+      throw new FlanneletteError('network-overlap', message, { remedy })
+    }
+  }
+
+  async start(local: LocalVtep): Promise<void> {
+    const { table, log, clock, doorbell } = this.#tools
+    this.#local = local
+    this.#routes = new PeerRoutes({ table, log, networks: networksOf(local), sparedDevice: null })
+    this.#lookout = new Lookout({ clock, doorbell, look: () => this.#pass() })
+  }
+
+  async moveUnderlay(local: LocalVtep): Promise<void> {
+    this.#local = local
+    await this.#pass()
+  }
+
+  /** Routes have no size. */
+  async changeMtu(local: LocalVtep): Promise<void> {
+    this.#local = local
+  }
+
+  async replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
+    if (this.#routes === null) throw new Error('the dataplane is not started')
+    this.#peers = peers
+    this.#generation += 1
+    const generation = this.#generation
+    if (!(await this.#pass())) this.#lookout?.ring()
+    return generation
+  }
+
+  /** Whether every peer has its routes. */
+  #pass(): Promise<boolean> {
+    const done = this.#tail.then(async () => {
+      const [peers, local] = [this.#peers, this.#local]
+      if (this.#routes === null || peers === null || local === null || this.#stopped) return true
+      const states = await this.#routes.keep(peers.flatMap((peer) => routesTo(peer, local)))
+      return [...states.values()].every(({ inForce }) => inForce)
+    })
+    this.#tail = done.then(() => {})
+    return done
+  }
+
+  features(): readonly [] {
+    return []
+  }
+
+  counters(): Readonly<Record<string, number>> {
+    return this.#routes === null ? {} : { 'routes.restored': this.#routes.restored }
+  }
+
+  /** The kernel counts no routes' packets. */
+  traffic(): null {
+    return null
+  }
+
+  workerRestarts(): readonly [] {
+    return []
+  }
+
+  offenders(): readonly [] {
+    return []
+  }
+
+  impairment(): string | null {
+    const local = this.#local
+    if (local === null || carriesAddress(local.underlayInterface, local.underlayAddress)) return null
+    return 'the underlay address is gone'
+  }
+
+  pendingPeers(): number {
+    const [pending, local] = [this.pendingSubnets(), this.#local]
+    if (pending.size === 0 || local === null) return 0
+    const waits = (peer: Lease) => carriedHalves(peer, local).some((subnet) => pending.has(subnet))
+    return (this.#peers ?? []).filter(waits).length
+  }
+
+  /** Subnets of peers without a route. */
+  pendingSubnets(): ReadonlySet<string> {
+    const states = [...(this.#routes?.states ?? [])]
+    return new Set(states.filter(([, { inForce }]) => !inForce).map(([subnet]) => subnet))
+  }
+
+  ways(): ReadonlyMap<string, PeerWay> {
+    return new Map([...(this.#routes?.states ?? [])].map(([subnet, state]) => [subnet, wayOf(state)]))
+  }
+
+  async stop(mode: 'keep' | 'remove'): Promise<void> {
+    this.#stopped = true
+    this.#lookout?.stop()
+    await this.#tail
+    if (mode === 'remove') await this.#routes?.remove()
+  }
+}
+
+function wayOf({ inForce, why }: RouteState): PeerWay {
+  return { way: inForce ? 'direct' : 'none', why }
+}

@@ -10,6 +10,7 @@ import { requireNetworkAdmin } from './capability.ts'
 import { carriesAddress } from './carried-address.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
 import { type RouteInfo, showJson } from './ip.ts'
+import type { Doorbell } from './ip-monitor.ts'
 import { Lookout } from './lookout.ts'
 import { findNetworkOverlap, networksOf } from './network-overlap.ts'
 import { carriedHalves, routesTo } from './peer-route-plan.ts'
@@ -21,7 +22,7 @@ export interface RouteTools {
   readonly clock: Clock
   readonly table: RouteTable
   /** Rings when links, addresses or routes may have changed. */
-  readonly doorbell: (ring: () => void) => { stop(): void }
+  readonly doorbell: (ring: () => void) => Doorbell
 }
 
 export class HostGateway implements Dataplane {

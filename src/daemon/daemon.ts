@@ -34,8 +34,11 @@ import { StateDirectory } from './state-directory.ts'
 import { UserspaceDataplane, type UserspaceOptions } from './userspace-dataplane.ts'
 import { WakeUp } from './wake-up.ts'
 
-/** A stop that takes longer is cut off, in milliseconds: a supervisor's patience is short. */
-const STOP_LIMIT_MS = 1500
+/**
+ * A stop that takes longer is cut off, in milliseconds: a supervisor's patience is short (10 s and more). What is to be
+ * removed takes some programs, and a busy host lets each of them wait.
+ */
+const STOP_LIMIT_MS = { keep: 1500, remove: 5000 } as const
 
 /**
  * Runs a node until a signal or the loss of its lease. Resolves with the exit code. @throws FlanneletteError at start
@@ -125,17 +128,17 @@ async function live(agent: NodeAgent, operations: Operations, signals: SignalWai
     'stopping',
     `${event}: stopping, ${options.onExit === 'keep' ? 'device, routes and rules stay' : 'removing all'}`,
   )
-  await Promise.race([agent.stop(options.onExit), cutOff(log)])
+  await Promise.race([agent.stop(options.onExit), cutOff(log, STOP_LIMIT_MS[options.onExit])])
   log.info('stopped', 'stopped')
   return EXIT.ok
 }
 
-function cutOff(log: Log): Promise<void> {
+function cutOff(log: Log, limitMs: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => {
-      log.warn('stop-cut-off', `stopping took longer than ${STOP_LIMIT_MS} ms and was cut off`)
+      log.warn('stop-cut-off', `stopping took longer than ${limitMs} ms and was cut off`)
       resolve()
-    }, STOP_LIMIT_MS)
+    }, limitMs)
     timer.unref()
   })
 }

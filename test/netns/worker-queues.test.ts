@@ -46,10 +46,11 @@ test('a device that a daemon holds is not taken from it, whatever the number of 
   await daemon.ready(0)
   ip('-n', first.namespace, 'address', 'add', '192.0.2.77/24', 'dev', 'eth0')
   for (const workers of ['1', '2', '3']) {
-    const other = { ...first, stateDirectory: `${first.stateDirectory}-${workers}` }
+    const own = { stateDirectory: `${first.stateDirectory}-${workers}`, subnetFile: `${first.subnetFile}-${workers}` }
+    const other = { ...first, ...own }
     const intruder = startDaemon(other, ['--workers', workers, '--iface', '192.0.2.77'])
     expect(await intruder.exited()).toBe(1)
-    expect(intruder.told.join()).toMatch(/device-busy|held by another process/)
+    expect(intruder.told.join()).toMatch(/device-busy|held by another process|is the device of another daemon/)
   }
   expect(daemon.status?.state).toBe('ready')
 })

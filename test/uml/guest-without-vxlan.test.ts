@@ -58,6 +58,9 @@ const FAULTS = [
   ['corrupted', 'corrupt 1%', ['UdpInCsumErrors']],
 ] as const
 
+/** A second daemon of a host needs a network, a device and a port of its own. */
+const OTHER_CONFIG = `sed 's/10[.]244/10.245/; s/:1}/:7,"Port":8473}/'`
+
 describe('a transfer with the right SHA-256 both ways', () => {
   test('costs a part of the bare underlay’s speed, which is printed', async (context) => {
     const { guest } = bootedHost(host, context)
@@ -150,7 +153,7 @@ describe('without vxlan and without a daemon that needs none', () => {
   test('the kernel dataplane is refused with what to do, and leaves nothing', async (context) => {
     const { guest } = bootedHost(host, context)
     const place = ['--store', 'file:/run/other', '--state-dir', '/run/other-state', '--subnet-file', '/run/other.env']
-    await mustRunIn(guest, ['bash', '-c', 'mkdir /run/other && sed s/:1}/:7}/ /run/store/config >/run/other/config'])
+    await mustRunIn(guest, ['bash', '-c', `mkdir /run/other && ${OTHER_CONFIG} /run/store/config >/run/other/config`])
     const words = ['run', '--iface', 'vec0', '--dataplane', 'kernel', ...place]
     const { exitCode, stderr } = await runIn(guest, [process.execPath, mainProgram(), ...words])
     expect(stderr.trim().split('\n').at(-1)).toBe(

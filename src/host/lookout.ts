@@ -6,12 +6,15 @@ export interface LookoutOptions {
   readonly clock: Clock
   /** Rings when something may have changed. */
   readonly doorbell: (ring: () => void) => { stop(): void }
-  /** Looks, and mends what it can. Resolves with whether all is as it should be. Never rejects. */
-  readonly look: () => Promise<boolean>
+  /**
+   * Looks, and mends what it can. Resolves with whether all is as it should be, or with the milliseconds after which it
+   * wants to look again. Never rejects.
+   */
+  readonly look: () => Promise<boolean | number>
 }
 
 /** Longest time between two looks, milliseconds: as often as flannel checks its routes. */
-const LOOK_MS = 10_000
+export const LOOK_MS = 10_000
 /** Shortest time between two looks, milliseconds: a host that never rests does not keep us busy. */
 const REST_MS = 500
 /** The next look while something is amiss, milliseconds: doubled each time, to LOOK_MS at most. */
@@ -58,10 +61,10 @@ export class Lookout {
     this.#looking = true
     this.#rung = false
     this.#lookedMs = clock.bootMs()
-    const isWell = await look()
+    const seen = await look()
     this.#looking = false
-    const waitMs = isWell ? LOOK_MS : this.#retryMs
-    this.#retryMs = isWell ? FIRST_RETRY_MS : Math.min(2 * this.#retryMs, LOOK_MS)
+    const waitMs = typeof seen === 'number' ? seen : seen ? LOOK_MS : this.#retryMs
+    this.#retryMs = seen === false ? Math.min(2 * this.#retryMs, LOOK_MS) : FIRST_RETRY_MS
     this.#arm(this.#rung ? REST_MS : waitMs)
   }
 }

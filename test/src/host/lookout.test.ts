@@ -7,7 +7,7 @@ function lookout() {
   const clock = new VirtualClock()
   const looks: number[] = []
   const bell = { ring: () => {}, stopped: false }
-  const host = { isWell: true }
+  const host: { isWell: boolean | number } = { isWell: true }
   const watch = new Lookout({
     clock,
     doorbell: (ring) => {
@@ -48,6 +48,18 @@ describe('a lookout', () => {
     host.isWell = true
     await clock.advance(20_000)
     expect(looks.slice(5)).toEqual([25_000, 35_000])
+  })
+
+  test('looks again when the last look asked for it, and at once after the bell all the same', async () => {
+    const { clock, looks, bell, host } = lookout()
+    host.isWell = 3000
+    bell.ring()
+    await clock.advance(6000)
+    expect(looks).toEqual([0, 3000, 6000])
+    await clock.advance(1000)
+    bell.ring()
+    await clock.advance(1)
+    expect(looks.slice(3)).toEqual([7000])
   })
 
   test('ends with its bell', async () => {

@@ -4,8 +4,8 @@ import { formatAddress, formatMac, formatPrefix, type Prefix } from '../../datap
 import type { Lease } from '../lease/lease.ts'
 import { peerVtep, type TunnelEnd } from '../lease/peer-vtep.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
-import { planPeerRoutes } from './peer-route-plan.ts'
-import { deleteRoute, foreignInTheWay } from './route-place.ts'
+import { planPeerRoutes, type RouteStep } from './peer-route-plan.ts'
+import { deleteRoute, foreignInTheWay, verbFor } from './route-place.ts'
 import { isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
 /** A subnet of a peer and the way into it, in iproute2's text forms. */
@@ -64,6 +64,11 @@ export function subnetRowsOf(row: PeerRow): SubnetRow[] {
 export interface PeerCommand {
   readonly subnet: string
   readonly command: string
+  /**
+   * What to do should the kernel refuse: take a wrong one of ours away first. For IPv6 it does, since it looks for the gateway
+   * of the new route by way of the old one (ip6_route_check_nh_onlink in net/ipv6/route.c).
+   */
+  readonly instead?: { readonly removal: string; readonly command: string }
 }
 
 /**
@@ -111,10 +116,15 @@ function planRoutes(
   const blocked = new Map<string, string>()
   // What is ours and nobody wants is for planRemoval.
   for (const [subnet, step] of planPeerRoutes(wanted, present, () => false).steps) {
-    if (step.kind === 'run') routes.push({ subnet, command: step.command })
+    if (step.kind === 'run') routes.push({ subnet, ...withoutReplacing(step) })
     if (step.kind === 'blocked') blocked.set(subnet, foreignInTheWay(step.what))
   }
   return { routes, blocked }
+}
+
+function withoutReplacing({ command, instead }: RouteStep & { kind: 'run' }): Omit<PeerCommand, 'subnet'> {
+  if (instead === null) return { command }
+  return { command, instead: { removal: instead, command: command.replace(verbFor(true), verbFor(false)) } }
 }
 
 /** Commands that take away what no row asks for: routes first, so that nothing is sent towards a half-gone peer. */

@@ -274,10 +274,27 @@ export class KernelVtep implements Dataplane {
     const failed = new Map<string, string>()
     await program(tables, 'ip', plan.neighbors, failed)
     await program(tables, 'bridge', plan.fdb, failed)
-    await program(tables, 'ip', plan.routes, failed)
+    await this.#programAnew(tables, await program(tables, 'ip', plan.routes, failed), failed)
     this.#tellOfRepairs(rows, plan)
     this.#settledRows = rows
     this.#settle(rows, new Map([...plan.blocked, ...failed]), cause)
+  }
+
+  /** Routes that the kernel did not put in the place of wrong ones of ours. */
+  async #programAnew(
+    tables: KernelTables,
+    refused: readonly PeerCommand[],
+    failed: Map<string, string>,
+  ): Promise<void> {
+    const anew = refused.flatMap(({ subnet, instead }) => (instead === undefined ? [] : [{ subnet, ...instead }]))
+    if (anew.length === 0) return
+    await this.#remove(
+      tables,
+      'ip',
+      anew.map(({ removal }) => removal),
+    )
+    for (const { subnet } of anew) failed.delete(subnet)
+    await program(tables, 'ip', anew, failed)
   }
 
   /** Only what was there already can have been changed by others. */
@@ -338,19 +355,23 @@ export class KernelVtep implements Dataplane {
 
 /**
  * Runs one table's commands; a peer that failed in an earlier table is left out, so that its route never comes first.
+ * Resolves with those that the kernel refused.
  */
 async function program(
   tables: KernelTables,
   tool: IpTool,
   commands: readonly PeerCommand[],
   failed: Map<string, string>,
-): Promise<void> {
+): Promise<readonly PeerCommand[]> {
   const ready = commands.filter(({ subnet }) => !failed.has(subnet))
-  for (const failure of await tables.apply(
+  const failures = await tables.apply(
     tool,
     ready.map(({ command }) => command),
-  )) {
-    const subnet = ready[failure.index]?.subnet
-    if (subnet !== undefined) failed.set(subnet, failure.message)
-  }
+  )
+  return failures.flatMap(({ index, message }) => {
+    const refused = ready[index]
+    if (refused === undefined) return []
+    failed.set(refused.subnet, message)
+    return [refused]
+  })
 }

@@ -1,5 +1,5 @@
 // A route's place in the kernel's table: destination and metric, which only one route of the host has. Whose route stands
-// there, whether ours may take it, and the words for both. `ip route replace` asks none of this.
+// there, whether ours may take it, and the words for that: `ip route replace` itself does not ask.
 import type { RouteInfo } from './ip.ts'
 import { isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
@@ -25,16 +25,13 @@ export function verbFor(isOursThere: boolean): 'replace' | 'add' {
   return isOursThere ? 'replace' : 'add'
 }
 
-/**
- * Whether it is a route to a peer by the tunnel that flannel, or a person, has put there without saying who he is:
- * what it is otherwise, is for the caller to compare.
- */
+/** RTPROT_BOOT is what `ip` and flannel write when they are not told (rtnetlink(7)); the rest are words for 0. */
+const UNTAGGED: readonly string[] = ['boot', 'unspec', 'none', '0']
+
+/** Whether nobody has said whose it is, as flannel does not. */
 export function isUntagged({ protocol }: RouteInfo): boolean {
   return protocol === undefined || UNTAGGED.includes(protocol)
 }
-
-/** RTPROT_BOOT is what `ip` and flannel write when they are not told (rtnetlink(7)); the rest are words for 0. */
-const UNTAGGED: readonly string[] = ['boot', 'unspec', 'none', '0']
 
 /** Command that deletes exactly this route of ours. */
 export function deleteRoute(route: RouteInfo): string {

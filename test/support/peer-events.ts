@@ -95,18 +95,21 @@ interface Row {
   readonly protocol?: string
 }
 
-export interface EventOptions {
-  /** Of the lab. */
-  readonly name: string
-  /** That of IPv4 when absent. */
-  readonly ground?: EventGround
+export interface EventLists {
   readonly peerEvents: readonly (keyof typeof PEER_EVENTS)[]
   readonly kernelEvents: readonly (keyof typeof KERNEL_EVENTS)[]
   readonly deviceEvents: readonly (keyof typeof DEVICE_EVENTS)[]
 }
 
+export interface EventOptions extends EventLists {
+  /** Of the lab. */
+  readonly name: string
+  /** That of IPv4 when absent. */
+  readonly ground?: EventGround
+}
+
 export function describePeerEvents({ ground = IPV4_GROUND, ...options }: EventOptions): void {
-  const { device, network } = ground
+  const { device } = ground
   const family = ground.family === '-4' ? 'ipv4' : 'dual'
   describe(`in a cluster of a kernel, a userspace and a choosing node, the ${device} of the first`, () => {
     const lab = labUnderTest({ name: options.name, hosts: 3, pods: 1, kernel: ['host1'], auto: ['host3'], family })
@@ -126,80 +129,91 @@ export function describePeerEvents({ ground = IPV4_GROUND, ...options }: EventOp
       expectForeign(now())
     })
 
-    test.each(options.peerEvents)('follows when a peer %s, and nobody else notices', async (event) => {
-      const steady = pingSteadily(now())
-      PEER_EVENTS[event](now().peer, ground)
-      await expectConverged(now(), ['pod1.1', 'pod2.1'])
-      expectForeign(now())
-      expect(await steady).toBe(0)
-    })
+    testPeerEvents(now, options)
+    testForeignRoute(now)
+    testDeviceEvents(now, options)
+    testNetworkRoute(now)
+  })
+}
 
-    test.each(options.kernelEvents)(
-      'recovers when a peer %s by somebody else, and nobody else notices',
-      async (event) => {
-        const steady = pingSteadily(now())
-        KERNEL_EVENTS[event](now().kernel, now().peer, ground)
-        await expectConverged(now(), ['pod1.1'])
-        expectForeign(now())
-        expect(logOf(lab(), 'host1').map((line) => line.event)).toContain('peers-restored')
-        expect(await steady).toBe(0)
-      },
-    )
+function testPeerEvents(now: () => Scene, { peerEvents, kernelEvents }: EventLists): void {
+  test.each(peerEvents)('follows when a peer %s, and nobody else notices', async (event) => {
+    const steady = pingSteadily(now())
+    PEER_EVENTS[event](now().peer, now().ground)
+    await expectConverged(now(), ['pod1.1', 'pod2.1'])
+    expectForeign(now())
+    expect(await steady).toBe(0)
+  })
 
-    test('leaves a route of somebody else where a peer’s was, says so, and goes on once it is gone', async () => {
-      const { kernel, peer } = now()
-      const steady = pingSteadily(now())
-      kernel.own('route', 'replace', peer.subnet, 'dev', 'eth0', 'proto', 'static')
-      const foreign = kernel.own('route', 'show', peer.subnet)
-      await eventually(() => {
-        const { pendingPeers, peers } = lab().host('host1').status!
-        const ways = peers.flatMap((one) => one.ways ?? [])
-        const lost = ways.filter(({ way }) => way === 'none')
-        expect([pendingPeers, lost.map(({ subnet }) => subnet)]).toEqual([1, [peer.subnet]])
-        expect(lost[0]!.why).toContain(`not ours is in the way: ${peer.subnet} dev eth0 proto static`)
-      }, LIMIT_MS)
-      expect(await steady).toBe(0)
-      expect(kernel.own('route', 'show', peer.subnet)).toBe(foreign)
-      kernel.own('route', 'delete', peer.subnet, 'proto', 'static')
-      await expectConverged(now(), ['pod1.1'])
-      expectForeign(now())
-      await eventually(() => expect(lab().host('host1').status!.pendingPeers).toBe(0))
-    })
+  test.each(kernelEvents)('recovers when a peer %s by somebody else, and nobody else notices', async (event) => {
+    const steady = pingSteadily(now())
+    KERNEL_EVENTS[event](now().kernel, now().peer, now().ground)
+    await expectConverged(now(), ['pod1.1'])
+    expectForeign(now())
+    expect(logOf(now().lab, 'host1').map((line) => line.event)).toContain('peers-restored')
+    expect(await steady).toBe(0)
+  })
+}
 
-    test.each(options.deviceEvents)('recovers from a %s where the kernel forwards', async (event) => {
-      const shape = () => shapeOf(now())
-      const before = shape()
-      const start = performance.now()
-      DEVICE_EVENTS[event](now().kernel)
-      await expect.poll(shape, { timeout: LIMIT_MS, interval: 50 }).toEqual(before)
-      await expectConverged(now(), ['pod1.1'], start)
-      expectForeign(now(), 'beside the device')
-    })
+function testForeignRoute(now: () => Scene): void {
+  test('leaves a route of somebody else where a peer’s was, says so, and goes on once it is gone', async () => {
+    const { lab, kernel, peer } = now()
+    const steady = pingSteadily(now())
+    kernel.own('route', 'replace', peer.subnet, 'dev', 'eth0', 'proto', 'static')
+    const foreign = kernel.own('route', 'show', peer.subnet)
+    await eventually(() => {
+      const { pendingPeers, peers } = lab.host('host1').status!
+      const ways = peers.flatMap((one) => one.ways ?? [])
+      const lost = ways.filter(({ way }) => way === 'none')
+      expect([pendingPeers, lost.map(({ subnet }) => subnet)]).toEqual([1, [peer.subnet]])
+      expect(lost[0]!.why).toContain(`not ours is in the way: ${peer.subnet} dev eth0 proto static`)
+    }, LIMIT_MS)
+    expect(await steady).toBe(0)
+    expect(kernel.own('route', 'show', peer.subnet)).toBe(foreign)
+    kernel.own('route', 'delete', peer.subnet, 'proto', 'static')
+    await expectConverged(now(), ['pod1.1'])
+    expectForeign(now())
+    await eventually(() => expect(lab.host('host1').status!.pendingPeers).toBe(0))
+  })
+}
 
-    test('recovers when the route of the overlay is altered where our engine forwards', async () => {
-      const { userspace } = now()
-      const shown = () => userspace.own('route', 'show', network)
-      const route = shown()
-      const start = performance.now()
-      userspace.own('route', 'replace', network, 'dev', 'eth0', 'proto', '142')
-      await expect.poll(shown, { timeout: LIMIT_MS, interval: 50 }).toBe(route)
-      await expectConverged(now(), ['pod2.1'], start)
-    })
+function testDeviceEvents(now: () => Scene, { deviceEvents }: EventLists): void {
+  test.each(deviceEvents)('recovers from a %s where the kernel forwards', async (event) => {
+    const shape = () => shapeOf(now())
+    const before = shape()
+    const start = performance.now()
+    DEVICE_EVENTS[event](now().kernel)
+    await expect.poll(shape, { timeout: LIMIT_MS, interval: 50 }).toEqual(before)
+    await expectConverged(now(), ['pod1.1'], start)
+    expectForeign(now(), 'beside the device')
+  })
+}
 
-    test('leaves a route of somebody else where the overlay’s was, says so, and goes on once it is gone', async () => {
-      const { userspace } = now()
-      userspace.own('route', 'replace', network, 'dev', 'eth0', 'proto', 'static')
-      const foreign = userspace.own('route', 'show', network)
-      await eventually(() => {
-        const about = lab()
-          .host('host2')
-          .status!.health!.checks.find(({ name }) => name === 'device')!.about
-        expect(about).toContain(`a route that is not ours is in the way: ${network} dev eth0 proto static`)
-      }, LIMIT_MS)
-      expect(userspace.own('route', 'show', network)).toBe(foreign)
-      userspace.own('route', 'delete', network)
-      await expectConverged(now(), ['pod2.1'])
-    })
+/** Of the whole overlay, where our engine forwards. */
+function testNetworkRoute(now: () => Scene): void {
+  test('recovers when the route of the overlay is altered where our engine forwards', async () => {
+    const { userspace, ground } = now()
+    const { network } = ground
+    const shown = () => userspace.own('route', 'show', network)
+    const route = shown()
+    const start = performance.now()
+    userspace.own('route', 'replace', network, 'dev', 'eth0', 'proto', '142')
+    await expect.poll(shown, { timeout: LIMIT_MS, interval: 50 }).toBe(route)
+    await expectConverged(now(), ['pod2.1'], start)
+  })
+
+  test('leaves a route of somebody else where the overlay’s was, says so, and goes on once it is gone', async () => {
+    const { lab, userspace, ground } = now()
+    const { network } = ground
+    userspace.own('route', 'replace', network, 'dev', 'eth0', 'proto', 'static')
+    const foreign = userspace.own('route', 'show', network)
+    await eventually(() => {
+      const about = lab.host('host2').status!.health!.checks.find(({ name }) => name === 'device')!.about
+      expect(about).toContain(`a route that is not ours is in the way: ${network} dev eth0 proto static`)
+    }, LIMIT_MS)
+    expect(userspace.own('route', 'show', network)).toBe(foreign)
+    userspace.own('route', 'delete', network)
+    await expectConverged(now(), ['pod2.1'])
   })
 }
 

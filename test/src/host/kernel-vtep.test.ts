@@ -155,6 +155,20 @@ describe('the kernel VTEP', () => {
     expect([vtep.pendingPeers(), vtep.ways()]).toEqual([0, null])
   })
 
+  test('takes a wrong route of ours away where the kernel does not replace it, in the same pass', async () => {
+    const { tables, vtep } = await started()
+    tables.routes = [{ dst: '10.244.2.0/24', dev: 'eth0', protocol: '142' }]
+    tables.refuses = (command) => command.startsWith('route replace')
+    await vtep.replacePeers([HOST2], 'test')
+    const words = 'via 10.244.2.0 dev flannel.1 onlink proto 142'
+    expect(tables.commands.filter((command) => command.startsWith('ip route'))).toEqual([
+      `ip route replace 10.244.2.0/24 ${words}`,
+      'ip route delete 10.244.2.0/24 dev eth0 proto 142',
+      `ip route add 10.244.2.0/24 ${words}`,
+    ])
+    expect(vtep.pendingPeers()).toBe(0)
+  })
+
   test('does nothing more once it is stopped', async () => {
     const { tables, vtep, clock, retry } = await started()
     tables.refuses = () => true

@@ -57,11 +57,15 @@ export class ChangingPeer {
     this.#publish()
   }
 
-  /** Another address of the underlay's network. */
+  /**
+   * Another address of the underlay's network. The old one goes after the device has left it: only then the VTEP of
+   * each CPU forgets by which source it has sent.
+   */
   takeAddress(publicIp: string): void {
     const { device, linkLength } = this.#ground
-    this.#addAddress(`${publicIp}/${linkLength}`, 'eth0')
     this.#ip('link', 'set', device, 'type', 'vxlan', 'id', '1', 'local', publicIp)
+    this.#ip('address', 'delete', `${this.publicIp}/${linkLength}`, 'dev', 'eth0')
+    this.#addAddress(`${publicIp}/${linkLength}`, 'eth0')
     this.publicIp = publicIp
     this.#publish()
   }

@@ -4,7 +4,7 @@ import { type DropCount, dropCounts } from '../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
 import { EXIT } from '../errors.ts'
-import { isForeignRoute } from '../host/peer-routes.ts'
+import { isForeignRoute } from '../host/route-place.ts'
 
 export interface StatusReport {
   /** Counts the breaks of this form: fields are added, never renamed. */

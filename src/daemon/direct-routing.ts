@@ -72,8 +72,12 @@ export class DirectRouting extends ChosenDataplane {
     })
   }
 
+  /** Where the tunnel itself is kept from a peer, that counts. */
   override ways(): ReadonlyMap<string, PeerWay> | null {
-    return this.#wanted ? this.#ways : null
+    const inner = super.ways()
+    if (!this.#wanted) return inner
+    const lost = [...(inner ?? [])].filter(([subnet, { way }]) => way === 'none' && !this.#isDirect(subnet))
+    return lost.length === 0 ? this.#ways : new Map([...this.#ways, ...lost])
   }
 
   override async stop(mode: 'keep' | 'remove'): Promise<void> {

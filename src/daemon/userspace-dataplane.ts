@@ -73,6 +73,8 @@ export class UserspaceDataplane implements Dataplane {
   #pastRestarts: readonly number[] = []
   /** Set while the device is gone or does not get the network's packets. */
   #broken: 'gone' | 'bare' | null = null
+  /** What keeps it from being mended; empty where that is not known. */
+  #obstacle = ''
   /** The underlay address is not on its interface: nothing can be sent from it. */
   #adrift = false
   #tendTimer: NodeJS.Timeout | null = null
@@ -271,7 +273,7 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   impairment(): string | null {
-    if (this.#broken !== null) return 'the overlay device is gone or lacks its route'
+    if (this.#broken !== null) return this.#obstacle || 'the overlay device is gone or lacks its route'
     return this.#adrift ? 'the underlay address is gone' : null
   }
 
@@ -350,6 +352,7 @@ export class UserspaceDataplane implements Dataplane {
       else await this.#redress(local)
       log.warn('device-restored', `${local.deviceName} was changed by somebody else and is as it was again`)
     } catch (error) {
+      this.#obstacle = error instanceof FlanneletteError && error.code === 'network-overlap' ? error.message : ''
       log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
     }
   }

@@ -13,9 +13,10 @@ export function wayOf({ subnet, ways }: Pick<PeerView, 'subnet' | 'ways'>) {
   return ways?.find((one) => one.subnet === subnet) ?? null
 }
 
-/** Whether no tunnel is asked: the backend has none, or goes past it. */
+/** Whether no tunnel is asked: the backend has none, goes past it, or is kept from leading there. */
 export function isDirect(peer: Pick<PeerView, 'subnet' | 'ways'>, place: LadderPlace): boolean {
-  return place.overlayDevice === '' || wayOf(peer)?.way === 'direct'
+  const way = wayOf(peer)?.way ?? 'tunnel'
+  return place.overlayDevice === '' || way !== 'tunnel'
 }
 
 /** `address`: one in the peer's subnet, that its route leads to. */

@@ -4,7 +4,8 @@ import { formatAddress, formatMac, formatPrefix, type Prefix } from '../../datap
 import type { Lease } from '../lease/lease.ts'
 import { peerVtep, type TunnelEnd } from '../lease/peer-vtep.ts'
 import type { FdbInfo, NeighborInfo, RouteInfo } from './ip.ts'
-import { deleteRoute } from './overlay-link.ts'
+import { planPeerRoutes, type RouteStep } from './peer-route-plan.ts'
+import { deleteRoute, foreignInTheWay, verbFor } from './route-place.ts'
 import { isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
 /** A subnet of a peer and the way into it, in iproute2's text forms. */
@@ -63,6 +64,11 @@ export function subnetRowsOf(row: PeerRow): SubnetRow[] {
 export interface PeerCommand {
   readonly subnet: string
   readonly command: string
+  /**
+   * What to do should the kernel refuse: take a wrong one of ours away first. For IPv6 it does, since it looks for the gateway
+   * of the new route by way of the old one (ip6_route_check_nh_onlink in net/ipv6/route.c).
+   */
+  readonly instead?: { readonly removal: string; readonly command: string }
 }
 
 /**
@@ -73,14 +79,15 @@ export interface ProgramPlan {
   readonly neighbors: readonly PeerCommand[]
   readonly fdb: readonly PeerCommand[]
   readonly routes: readonly PeerCommand[]
+  /** Subnet → why it has no command although its route is not there: somebody else's is in its place, and stays. */
+  readonly blocked: ReadonlyMap<string, string>
 }
 
 /** Commands for the rows that `present` does not hold already. */
 export function planProgram(device: string, rows: readonly PeerRow[], present: PresentRows): ProgramPlan {
   const neighbors = new Map(present.neighbors.map((entry) => [entry.dst, entry]))
   const fdb = new Map(present.fdb.map((entry) => [entry.mac, entry]))
-  const routes = new Map(present.routes.filter(isOurPeerRoute).map((entry) => [entry.dst, entry]))
-  const plan = { neighbors: [] as PeerCommand[], fdb: [] as PeerCommand[], routes: [] as PeerCommand[] }
+  const plan = { neighbors: [] as PeerCommand[], fdb: [] as PeerCommand[] }
   for (const row of rows) {
     const { mac, underlayAddress } = row
     const forwarding = fdb.get(mac)
@@ -94,14 +101,30 @@ export function planProgram(device: string, rows: readonly PeerRow[], present: P
         const command = `neigh replace ${gateway} lladdr ${mac} dev ${device} nud permanent protocol ${ROUTE_PROTOCOL}`
         plan.neighbors.push({ subnet, command })
       }
-      const route = routes.get(subnet)
-      if (route?.dev !== device || route.gateway !== gateway) {
-        const command = `route replace ${subnet} via ${gateway} dev ${device} onlink proto ${ROUTE_PROTOCOL}`
-        plan.routes.push({ subnet, command })
-      }
     }
   }
-  return plan
+  return { ...plan, ...planRoutes(device, rows, present.routes) }
+}
+
+function planRoutes(
+  device: string,
+  rows: readonly PeerRow[],
+  present: readonly RouteInfo[],
+): Pick<ProgramPlan, 'routes' | 'blocked'> {
+  const wanted = rows.flatMap(subnetRowsOf).map((row) => ({ ...row, device, onlink: true }))
+  const routes: PeerCommand[] = []
+  const blocked = new Map<string, string>()
+  // What is ours and nobody wants is for planRemoval.
+  for (const [subnet, step] of planPeerRoutes(wanted, present, () => false).steps) {
+    if (step.kind === 'run') routes.push({ subnet, ...withoutReplacing(step) })
+    if (step.kind === 'blocked') blocked.set(subnet, foreignInTheWay(step.what))
+  }
+  return { routes, blocked }
+}
+
+function withoutReplacing({ command, instead }: RouteStep & { kind: 'run' }): Omit<PeerCommand, 'subnet'> {
+  if (instead === null) return { command }
+  return { command, instead: { removal: instead, command: command.replace(verbFor(true), verbFor(false)) } }
 }
 
 /** Commands that take away what no row asks for: routes first, so that nothing is sent towards a half-gone peer. */

@@ -11,7 +11,7 @@ import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { requireNetworkAdmin } from './capability.ts'
 import { carriesAddress } from './carried-address.ts'
-import type { Dataplane, LocalVtep, VtepOutline } from './dataplane.ts'
+import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
 import { batchEach, type IpTool } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { type DeviceWork, ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
@@ -26,6 +26,7 @@ import {
 } from './kernel-vtep-plan.ts'
 import { VtepWatch } from './kernel-vtep-watch.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
+import { isForeignRoute } from './route-place.ts'
 
 export interface KernelVtepOptions {
   readonly log: Log
@@ -40,6 +41,8 @@ export interface KernelVtepOptions {
 
 const FIRST_RETRY_MS = 100
 const LONGEST_RETRY_MS = 30_000
+
+const THROUGH_TUNNEL: PeerWay = { way: 'tunnel', why: '' }
 
 /** @throws FlanneletteError `config-invalid` */
 function requireVxlan({ encapsulation }: VtepOutline): void {
@@ -60,13 +63,13 @@ export class KernelVtep implements Dataplane {
   #local: LocalVtep | null = null
   #tables: KernelTables | null
   #rows: readonly PeerRow[] = []
-  /** What the tables held after the last pass, unless something failed; later differences are somebody else's work. */
+  /** What the tables held after the last pass, but for what failed; later differences are somebody else's work. */
   #settledRows: readonly PeerRow[] | null = null
   /** MACs that we have put into the FDB, where nothing else tells that an entry is ours. */
   readonly #macs = new Set<string>()
   #generation = 0
-  /** Subnet → failed attempts in a row. */
-  readonly #failures = new Map<string, number>()
+  /** By subnet: failed attempts in a row, and why the last one did. */
+  readonly #failures = new Map<string, { readonly attempts: number; readonly why: string }>()
   #retry: Timer | null = null
   #watch: VtepWatch | null = null
   /** Work on device and tables never overlaps: each waits for the one before. */
@@ -203,6 +206,14 @@ export class KernelVtep implements Dataplane {
     return all ? new Set(this.#rows.flatMap(subnetRowsOf).map(({ subnet }) => subnet)) : new Set(this.#failures.keys())
   }
 
+  /** Worth a word only while somebody else's route keeps a peer from being reached. */
+  ways(): ReadonlyMap<string, PeerWay> | null {
+    const foreign = [...this.#failures].filter(([, { why }]) => isForeignRoute(why))
+    if (foreign.length === 0) return null
+    const tunnel = this.#rows.flatMap(subnetRowsOf).map(({ subnet }) => [subnet, THROUGH_TUNNEL] as const)
+    return new Map([...tunnel, ...foreign.map(([subnet, { why }]) => [subnet, { way: 'none', why }] as const)])
+  }
+
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
     this.#retry?.cancel()
@@ -263,15 +274,32 @@ export class KernelVtep implements Dataplane {
     const failed = new Map<string, string>()
     await program(tables, 'ip', plan.neighbors, failed)
     await program(tables, 'bridge', plan.fdb, failed)
-    await program(tables, 'ip', plan.routes, failed)
+    await this.#programAnew(tables, await program(tables, 'ip', plan.routes, failed), failed)
     this.#tellOfRepairs(rows, plan)
-    this.#settledRows = failed.size === 0 ? rows : null
-    this.#settle(rows, failed, cause)
+    this.#settledRows = rows
+    this.#settle(rows, new Map([...plan.blocked, ...failed]), cause)
+  }
+
+  /** Routes that the kernel did not put in the place of wrong ones of ours. */
+  async #programAnew(
+    tables: KernelTables,
+    refused: readonly PeerCommand[],
+    failed: Map<string, string>,
+  ): Promise<void> {
+    const anew = refused.flatMap(({ subnet, instead }) => (instead === undefined ? [] : [{ subnet, ...instead }]))
+    if (anew.length === 0) return
+    await this.#remove(
+      tables,
+      'ip',
+      anew.map(({ removal }) => removal),
+    )
+    for (const { subnet } of anew) failed.delete(subnet)
+    await program(tables, 'ip', anew, failed)
   }
 
   /** Only what was there already can have been changed by others. */
   #tellOfRepairs(rows: readonly PeerRow[], { neighbors, fdb, routes }: ProgramPlan): void {
-    const commands = [...routes, ...neighbors, ...fdb]
+    const commands = [...routes, ...neighbors, ...fdb].filter(({ subnet }) => !this.#failures.has(subnet))
     if (this.#settledRows !== rows || commands.length === 0) return
     const fields = { peers: new Set(commands.map(({ subnet }) => subnet)).size, first: commands[0]!.command }
     const message = 'routes or entries of peers were changed by somebody else and are as they were again'
@@ -288,31 +316,34 @@ export class KernelVtep implements Dataplane {
 
   #settle(rows: readonly PeerRow[], failed: ReadonlyMap<string, string>, cause: string): void {
     for (const { subnet } of rows.flatMap(subnetRowsOf)) {
-      const message = failed.get(subnet)
-      const before = this.#failures.get(subnet) ?? 0
-      if (message !== undefined) {
-        this.#failures.set(subnet, before + 1)
-        if (before === 0)
-          this.#log.warn('peer-pending', `peer ${subnet} could not be programmed: ${message}`, { cause })
-      } else if (before > 0) {
+      const why = failed.get(subnet)
+      const before = this.#failures.get(subnet)
+      if (why !== undefined) {
+        this.#failures.set(subnet, { attempts: (before?.attempts ?? 0) + 1, why })
+        if (before?.why !== why) {
+          this.#log.warn('peer-pending', `peer ${subnet} could not be programmed: ${why}`, { cause })
+        }
+      } else if (before !== undefined) {
         this.#failures.delete(subnet)
-        this.#log.info('peer-programmed', `peer ${subnet} is programmed after ${before} failed attempts`)
+        this.#log.info('peer-programmed', `peer ${subnet} is programmed after ${before.attempts} failed attempts`)
       }
     }
-    if (this.#failures.size > 0) this.#scheduleRetry(Math.min(...this.#failures.values()))
+    this.#scheduleRetry()
   }
 
   #passFailed(error: Error): void {
     this.#log.warn('kernel-tables-unreadable', `the kernel's tables could not be read: ${error.message}`)
     for (const { subnet } of this.#rows.flatMap(subnetRowsOf)) {
-      this.#failures.set(subnet, (this.#failures.get(subnet) ?? 0) + 1)
+      const { attempts = 0 } = this.#failures.get(subnet) ?? {}
+      this.#failures.set(subnet, { attempts: attempts + 1, why: error.message })
     }
-    if (this.#failures.size > 0) this.#scheduleRetry(Math.min(...this.#failures.values()))
+    this.#scheduleRetry()
   }
 
   /** The peer that failed least often decides: a hopeless one does not slow down the rest. */
-  #scheduleRetry(attempts: number): void {
-    if (this.#stopped) return
+  #scheduleRetry(): void {
+    if (this.#stopped || this.#failures.size === 0) return
+    const attempts = Math.min(...[...this.#failures.values()].map((failure) => failure.attempts))
     this.#retry?.cancel()
     const delayMs = Math.min(FIRST_RETRY_MS * 2 ** (attempts - 1), LONGEST_RETRY_MS)
     this.#retry = this.#clock.after(delayMs, () => {
@@ -324,19 +355,23 @@ export class KernelVtep implements Dataplane {
 
 /**
  * Runs one table's commands; a peer that failed in an earlier table is left out, so that its route never comes first.
+ * Resolves with those that the kernel refused.
  */
 async function program(
   tables: KernelTables,
   tool: IpTool,
   commands: readonly PeerCommand[],
   failed: Map<string, string>,
-): Promise<void> {
+): Promise<readonly PeerCommand[]> {
   const ready = commands.filter(({ subnet }) => !failed.has(subnet))
-  for (const failure of await tables.apply(
+  const failures = await tables.apply(
     tool,
     ready.map(({ command }) => command),
-  )) {
-    const subnet = ready[failure.index]?.subnet
-    if (subnet !== undefined) failed.set(subnet, failure.message)
-  }
+  )
+  return failures.flatMap(({ index, message }) => {
+    const refused = ready[index]
+    if (refused === undefined) return []
+    failed.set(refused.subnet, message)
+    return [refused]
+  })
 }

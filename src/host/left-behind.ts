@@ -7,7 +7,7 @@ import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
 import { type AddressInfo, batch, batchEach, type LinkInfo, type RouteInfo, showFamilies, showJson } from './ip.ts'
 import { liesWithin } from './network-overlap.ts'
-import { deleteRoute } from './overlay-link.ts'
+import { deleteRoute } from './route-place.ts'
 import { DEVICE_ALIAS, isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>

@@ -14,6 +14,7 @@ import {
 import { FlanneletteError } from '../errors.ts'
 import type { CommandOptions } from './command.ts'
 import { type AddressInfo, batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
+import { deleteRoute, describeRoute, findForeign, foreignInTheWay, isInUsualPlace, verbFor } from './route-place.ts'
 import { DEVICE_ALIAS, isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 import { kernelHasIpv6, writeSetting } from './sysctl.ts'
 
@@ -71,8 +72,8 @@ export function judgeOverlayDevice(name: string, link: LinkInfo | null): Overlay
  * Gives the device alias, MTU, queue, and for each family an address of its own and the network route, and takes away
  * older addresses and routes of ours; does nothing that is done already, so a persistent device keeps serving pods
  * meanwhile. The routes are in place before this returns: strict reverse-path filters on the host then accept what
- * comes out of the tunnel.
- * @throws FlanneletteError `host-command`, `not-permitted`
+ * comes out of the tunnel. A route of somebody else's in the place of ours stays, and all but ours is done.
+ * @throws FlanneletteError `network-overlap`, `host-command`, `not-permitted`
  */
 export async function configureOverlayLink(overlay: OverlayLink, where: InNamespace = {}): Promise<void> {
   if (overlay.ipv6 !== null) await allowIpv6(overlay.name, where)
@@ -82,9 +83,22 @@ export async function configureOverlayLink(overlay: OverlayLink, where: InNamesp
     showJson<RouteInfo>('ip', ['-4', 'route', 'show'], where),
     hasIpv6 ? showJson<RouteInfo>('ip', ['-6', 'route', 'show'], where) : [],
   ])
-  await batch('ip', planOverlayLink(overlay, link, [...routes, ...ipv6Routes], hasIpv6), where)
+  const all = [...routes, ...ipv6Routes]
+  await batch('ip', planOverlayLink(overlay, link, all, hasIpv6), where)
   await quietRouterAdvertisements(overlay.name, where)
   await acceptOwnAnswers(overlay.name, where)
+  refuseForeign(overlay, all)
+}
+
+/** @throws FlanneletteError `network-overlap` */
+function refuseForeign({ name, network, ipv6 }: OverlayLink, routes: readonly RouteInfo[]): void {
+  for (const prefix of [network, ipv6?.network ?? null]) {
+    const foreign = prefix === null ? null : findForeign(routes, formatPrefix(prefix), name)
+    if (foreign === null) continue
+    throw new FlanneletteError('network-overlap', foreignInTheWay(describeRoute(foreign)), {
+      remedy: `does anything need it? else: ip route delete ${foreign.dst}, and ours takes its place`,
+    })
+  }
 }
 
 /** Commands that bring `link` and `routes` (the main tables of both families) to what `overlay` asks for. */
@@ -131,9 +145,11 @@ function planFamily({ name, link, routes, family, address, network }: FamilyPlan
   const plan: string[] = []
   if (wanted !== null && !present.includes(wanted)) plan.push(addAddress(wanted, name))
   if (address !== null && destination !== null) {
-    // Always replaced, never trusted: the kernel takes an IPv4 route away with its deleted source address, silently.
+    // Replaced, never trusted: the kernel takes an IPv4 route away with its deleted source address, silently.
+    const isThere = routes.some((route) => route.dst === destination && isInUsualPlace(route))
     const scope = family === 'inet' ? ' scope link' : ''
-    plan.push(`route replace ${destination} dev ${name} proto ${ROUTE_PROTOCOL}${scope} src ${formatAddress(address)}`)
+    const words = `${destination} dev ${name} proto ${ROUTE_PROTOCOL}${scope} src ${formatAddress(address)}`
+    if (findForeign(routes, destination, name) === null) plan.push(`route ${verbFor(isThere)} ${words}`)
   }
   for (const route of ownRoutes) if (route.dst !== destination) plan.push(deleteRoute(route))
   // Last: with an address the kernel also takes the routes that name it as source.
@@ -163,13 +179,6 @@ function formerAddresses(link: LinkInfo | null, ownRoutes: readonly RouteInfo[])
   const sources = ownRoutes.map((route) => route.prefsrc)
   const carried = (link?.addr_info ?? []).filter((info) => sources.includes(info.local))
   return carried.map((info) => `${info.local}/${info.prefixlen}`)
-}
-
-/** Command that deletes exactly this route. */
-export function deleteRoute(route: RouteInfo): string {
-  const device = route.dev === undefined ? '' : ` dev ${route.dev}`
-  const via = route.gateway === undefined ? '' : ` via ${route.gateway}`
-  return `route delete ${route.dst}${via}${device} proto ${ROUTE_PROTOCOL}`
 }
 
 /** Addresses (`10.244.1.0/32`) of a link that lie inside the network; others on the device are not ours to touch. */

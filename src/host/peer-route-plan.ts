@@ -4,7 +4,15 @@ import { formatIpv4, formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { VtepOutline } from './dataplane.ts'
 import type { RouteInfo } from './ip.ts'
-import { deleteRoute } from './overlay-link.ts'
+import {
+  deleteRoute,
+  describeRoute,
+  isInUsualPlace,
+  isUntagged,
+  metricOf,
+  usualMetric,
+  verbFor,
+} from './route-place.ts'
 import { isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
 /** One route that we want, in iproute2's text forms. */
@@ -13,8 +21,12 @@ export interface PeerRoute {
   readonly subnet: string
   /** Public address of the peer, of the same family. */
   readonly gateway: string
-  /** The underlay interface. */
+  /** The underlay interface, or the tunnel's device. */
   readonly device: string
+  /**
+   * Into a tunnel, where no link has the gateway. One that flannel left there, the same but for our tag, becomes ours.
+   */
+  readonly onlink?: boolean
 }
 
 /** Of our own end what routes hang on: a family whose network is `null` does not cross here. */
@@ -81,22 +93,26 @@ export function planPeerRoutes(
 /** `spare`: routes of ours that are too many. */
 function planOne(wanted: PeerRoute, there: readonly RouteInfo[]): { step: RouteStep; spare: readonly RouteInfo[] } {
   const ours = there.filter(isOurPeerRoute)
+  const left = wanted.onlink === true ? there.find((route) => isLeftByFlannel(route, wanted)) : undefined
   // With a higher metric somebody else's is only asked when ours is gone.
-  const rivals = there.filter((route) => !isOurPeerRoute(route) && metricOf(route) <= usualMetric(wanted.subnet))
-  const shadow = rivals.find((route) => metricOf(route) < usualMetric(wanted.subnet))
-  const right = ours.find((route) => isTheSame(route, wanted) && metricOf(route) === usualMetric(wanted.subnet))
+  const rivals = there.filter(
+    (route) => !isOurPeerRoute(route) && route !== left && metricOf(route) <= usualMetric(wanted.subnet),
+  )
+  const shadow = rivals.find((route) => !isInUsualPlace(route))
+  const right = ours.find((route) => isTheSame(route, wanted) && isInUsualPlace(route))
   if (right !== undefined && shadow === undefined) {
     return { step: { kind: 'none' }, spare: ours.filter((route) => route !== right) }
   }
   const rival = shadow ?? rivals[0]
   if (rival !== undefined) {
-    const step: RouteStep = isTheSame(rival, wanted) ? { kind: 'served' } : { kind: 'blocked', what: inWords(rival) }
+    const step: RouteStep = isTheSame(rival, wanted)
+      ? { kind: 'served' }
+      : { kind: 'blocked', what: describeRoute(rival) }
     return { step, spare: ours }
   }
-  const words = `${wanted.subnet} via ${wanted.gateway} dev ${wanted.device} proto ${ROUTE_PROTOCOL}`
-  // `replace` takes the place of whatever has this metric: only where that is known to be ours.
-  const wrong = ours.find((route) => metricOf(route) === usualMetric(wanted.subnet))
-  const command = `route ${wrong === undefined ? 'add' : 'replace'} ${words}`
+  const words = `${wanted.subnet} via ${wanted.gateway} dev ${wanted.device}${wanted.onlink === true ? ' onlink' : ''}`
+  const wrong = ours.find(isInUsualPlace)
+  const command = `route ${verbFor(wrong !== undefined || left !== undefined)} ${words} proto ${ROUTE_PROTOCOL}`
   const instead = wrong === undefined ? null : removeRoute(wrong)
   return { step: { kind: 'run', command, instead }, spare: ours.filter((route) => route !== wrong) }
 }
@@ -105,28 +121,11 @@ function isTheSame(route: RouteInfo, { gateway, device }: PeerRoute): boolean {
   return route.gateway === gateway && route.dev === device
 }
 
-/** What `ip route add` takes when it is not told: none for IPv4, IP6_RT_PRIO_USER (net/ipv6_route.h) for IPv6. */
-function usualMetric(subnet: string): number {
-  return subnet.includes(':') ? 1024 : 0
-}
-
-function metricOf({ metric = 0 }: RouteInfo): number {
-  return metric
+function isLeftByFlannel(route: RouteInfo, wanted: PeerRoute): boolean {
+  return isUntagged(route) && isTheSame(route, wanted) && isInUsualPlace(route)
 }
 
 /** Command that deletes this route and no other to the same subnet. */
 function removeRoute(route: RouteInfo): string {
   return metricOf(route) === 0 ? deleteRoute(route) : `${deleteRoute(route)} metric ${route.metric}`
-}
-
-/** As `ip route` would show it. */
-function inWords({ dst, gateway, dev, protocol, metric, type }: RouteInfo): string {
-  const parts = [
-    type === undefined || type === 'unicast' ? dst : `${type} ${dst}`,
-    gateway === undefined ? '' : `via ${gateway}`,
-    dev === undefined ? '' : `dev ${dev}`,
-    protocol === undefined ? '' : `proto ${protocol}`,
-    metric === undefined ? '' : `metric ${metric}`,
-  ]
-  return parts.filter(Boolean).join(' ')
 }

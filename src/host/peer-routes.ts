@@ -6,6 +6,7 @@ import type { Prefix } from '../../dataplane/index.ts'
 import type { Log } from '../log.ts'
 import type { RouteInfo } from './ip.ts'
 import { type PeerRoute, planPeerRoutes, type RouteStep } from './peer-route-plan.ts'
+import { foreignInTheWay } from './route-place.ts'
 import type { RouteTable } from './route-table.ts'
 
 /** How a wanted route is. */
@@ -15,13 +16,6 @@ export interface RouteState {
   readonly inForce: boolean
   /** Why not, or whose it is; empty for a route of ours in its place. */
   readonly why: string
-}
-
-const FOREIGN = 'a route that is not ours is in the way: '
-
-/** Whether that is what a state says. */
-export function isForeignRoute(why: string): boolean {
-  return why.startsWith(FOREIGN)
 }
 
 export interface PeerRoutesOptions {
@@ -110,7 +104,7 @@ export class PeerRoutes {
     const { subnet } = route
     const refusal = failed.get(subnet)
     if (refusal !== undefined) return { route, inForce: false, why: inWords(refusal, route) }
-    if (step?.kind === 'blocked') return { route, inForce: false, why: FOREIGN + step.what }
+    if (step?.kind === 'blocked') return { route, inForce: false, why: foreignInTheWay(step.what) }
     if (step?.kind === 'served') return { route, inForce: true, why: 'by a route that is not ours' }
     const before = this.#states.get(subnet)
     if (step?.kind === 'run' && before?.inForce === true && before.why === '' && isSame(before.route, route)) {

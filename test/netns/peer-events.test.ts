@@ -4,6 +4,6 @@ import { describePeerEvents } from '../support/peer-events.ts'
 describePeerEvents({
   name: 'events',
   peerEvents: ['gets another MAC', 'gets another subnet', 'leaves', 'comes back'],
-  kernelEvents: ['has its route led elsewhere'],
+  kernelEvents: ['has its route led elsewhere under our tag'],
   deviceEvents: ['deleted device', 'device set down and up'],
 })

@@ -5,13 +5,12 @@ import { execFileSync } from 'node:child_process'
 import { describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/lab/lab.ts'
 import { ChangingPeer } from './changing-peer.ts'
-import { killDaemon, labUnderTest, logOf } from './lab-under-test.ts'
+import { type EventGround, IPV4_GROUND } from './event-ground.ts'
+import { eventually, killDaemon, labUnderTest, logOf } from './lab-under-test.ts'
 import { ip } from './own-namespace.ts'
 
 const CONVERGES_WITHIN_MS = 5000
 const LIMIT_MS = 3 * CONVERGES_WITHIN_MS
-const DEVICE = 'flannel.1'
-const NETWORK = '10.244.0.0/16'
 
 /** Between two pings of those that must not notice, and how many there are: they outlast every event. */
 const STEADY_SECONDS = 0.01
@@ -19,36 +18,38 @@ const STEADY_PINGS = 200
 
 /** What happens to host3. */
 export const PEER_EVENTS = {
-  'gets another MAC': (peer: ChangingPeer) => peer.takeMac('0a:00:00:00:00:33'),
-  'gets another address': (peer: ChangingPeer) => peer.takeAddress('192.168.56.33'),
-  'gets another subnet': (peer: ChangingPeer) => peer.takeSubnet('10.244.33.0/24'),
-  leaves: (peer: ChangingPeer) => peer.leave(),
-  'comes back': (peer: ChangingPeer) => peer.comeBack(),
-} as const
+  'gets another MAC': (peer) => peer.takeMac('0a:00:00:00:00:33'),
+  'gets another address': (peer, ground) => peer.takeAddress(ground.underlayOf(33)),
+  'gets another subnet': (peer, ground) => peer.takeSubnet(ground.subnetOf(33)),
+  leaves: (peer) => peer.leave(),
+  'comes back': (peer) => peer.comeBack(),
+} satisfies Record<string, (peer: ChangingPeer, ground: EventGround) => void>
 
 /** What somebody else does on host1, where the kernel's tables are ours to keep. */
 export const KERNEL_EVENTS = {
-  'has its route led elsewhere': (host, peer) => host.ip('route', 'replace', peer.subnet, 'dev', 'eth0'),
-  'loses its route': (host, peer) => host.ip('route', 'delete', peer.subnet),
-  'loses its neighbour entry': (host, peer) => host.ip('neigh', 'delete', peer.overlayAddress, 'dev', DEVICE),
+  'has its route led elsewhere under our tag': (host, peer) =>
+    host.own('route', 'replace', peer.subnet, 'dev', 'eth0', 'proto', '142'),
+  'loses its route': (host, peer) => host.own('route', 'delete', peer.subnet),
+  'loses its neighbour entry': (host, peer) => host.own('neigh', 'delete', peer.overlayAddress, 'dev', host.device),
   'has its neighbour entry led elsewhere': (host, peer) =>
-    host.ip('neigh', 'replace', peer.overlayAddress, 'lladdr', '0a:00:00:00:00:99', 'dev', DEVICE),
-  'loses its FDB entry': (host, peer) => host.bridge('fdb', 'delete', peer.mac, 'dev', DEVICE, 'dst', peer.publicIp),
-  'has its FDB entry led elsewhere': (host, peer) =>
-    host.bridge('fdb', 'replace', peer.mac, 'dev', DEVICE, 'dst', '192.168.56.99', 'self', 'permanent'),
-} satisfies Record<string, (host: Host, peer: ChangingPeer) => void>
+    host.own('neigh', 'replace', peer.overlayAddress, 'lladdr', '0a:00:00:00:00:99', 'dev', host.device),
+  'loses its FDB entry': (host, peer) =>
+    host.bridge('fdb', 'delete', peer.mac, 'dev', host.device, 'dst', peer.publicIp),
+  'has its FDB entry led elsewhere': (host, peer, ground) =>
+    host.bridge(...['fdb', 'replace', peer.mac, 'dev', host.device, 'dst', ground.underlayOf(99), 'self', 'permanent']),
+} satisfies Record<string, (host: Host, peer: ChangingPeer, ground: EventGround) => void>
 
 /** What somebody does to a device: all peers notice. */
 export const DEVICE_EVENTS = {
-  'deleted device': (host) => host.ip('link', 'delete', DEVICE),
-  'device set down': (host) => host.ip('link', 'set', DEVICE, 'down'),
+  'deleted device': (host) => host.ip('link', 'delete', host.device),
+  'device set down': (host) => host.ip('link', 'set', host.device, 'down'),
   'device set down and up': (host) => {
-    host.ip('link', 'set', DEVICE, 'down')
-    host.ip('link', 'set', DEVICE, 'up')
+    host.ip('link', 'set', host.device, 'down')
+    host.ip('link', 'set', host.device, 'up')
   },
-  'device without its address': (host) => host.ip('address', 'flush', 'dev', DEVICE),
-  'device with another MTU': (host) => host.ip('link', 'set', DEVICE, 'mtu', '1200'),
-  'device with another MAC': (host) => host.ip('link', 'set', DEVICE, 'address', '0a:00:00:00:00:98'),
+  'device without its address': (host) => host.ip('address', 'flush', 'dev', host.device),
+  'device with another MTU': (host) => host.ip('link', 'set', host.device, 'mtu', '1200'),
+  'device with another MAC': (host) => host.ip('link', 'set', host.device, 'address', '0a:00:00:00:00:98'),
   'underlay set down and up': (host) => {
     host.ip('link', 'set', 'eth0', 'down')
     host.ip('link', 'set', 'eth0', 'up')
@@ -58,13 +59,24 @@ export const DEVICE_EVENTS = {
 /** A namespace of the lab, by iproute2. */
 class Host {
   readonly #namespace: string
+  readonly #ground: EventGround
 
-  constructor(lab: Lab, name: string) {
+  constructor(lab: Lab, name: string, ground: EventGround) {
     this.#namespace = lab.namespace(name)
+    this.#ground = ground
+  }
+
+  get device(): string {
+    return this.#ground.device
   }
 
   ip(...words: string[]): string {
     return ip('-n', this.#namespace, ...words)
+  }
+
+  /** Of the family that the events are about. */
+  own(...words: string[]): string {
+    return this.ip(this.#ground.family, ...words)
   }
 
   bridge(...words: string[]): string {
@@ -83,136 +95,234 @@ interface Row {
   readonly protocol?: string
 }
 
-export interface EventOptions {
-  /** Of the lab. */
-  readonly name: string
+export interface EventLists {
   readonly peerEvents: readonly (keyof typeof PEER_EVENTS)[]
   readonly kernelEvents: readonly (keyof typeof KERNEL_EVENTS)[]
   readonly deviceEvents: readonly (keyof typeof DEVICE_EVENTS)[]
 }
 
-export function describePeerEvents(options: EventOptions): void {
-  describe('in a cluster of a kernel, a userspace and a choosing node, the first', () => {
-    const lab = labUnderTest({ name: options.name, hosts: 3, pods: 1, kernel: ['host1'], auto: ['host3'] })
-    let peer: ChangingPeer | null = null
-    const host = (name: string) => new Host(lab(), name)
-    const changing = () => {
-      if (peer === null) throw new Error('host3 has not been taken over')
-      return peer
+export interface EventOptions extends EventLists {
+  /** Of the lab. */
+  readonly name: string
+  /** That of IPv4 when absent. */
+  readonly ground?: EventGround
+}
+
+export function describePeerEvents({ ground = IPV4_GROUND, ...options }: EventOptions): void {
+  const { device } = ground
+  const family = ground.family === '-4' ? 'ipv4' : 'dual'
+  describe(`in a cluster of a kernel, a userspace and a choosing node, the ${device} of the first`, () => {
+    const lab = labUnderTest({ name: options.name, hosts: 3, pods: 1, kernel: ['host1'], auto: ['host3'], family })
+    let scene: Scene | null = null
+    const now = () => {
+      if (scene === null) throw new Error('host3 has not been taken over')
+      return scene
     }
 
     test('has the rows of flannel in the kernel’s tables', async () => {
-      peer = new ChangingPeer(lab())
+      const peer = new ChangingPeer(lab(), ground)
+      const host = (name: string) => new Host(lab(), name, ground)
+      scene = { lab: lab(), ground, peer, kernel: host('host1'), userspace: host('host2') }
       await killDaemon(lab(), 'host3')
-      plantForeign(host('host1'))
-      expectRows(lab(), host('host1'), changing())
-      expectForeign(host('host1'))
+      plantForeign(now())
+      expectRows(now())
+      expectForeign(now())
     })
 
-    test.each(options.peerEvents)('follows when a peer %s, and nobody else notices', async (event) => {
-      const steady = pingSteadily(lab())
-      PEER_EVENTS[event](changing())
-      await expectConverged(lab(), host('host1'), changing(), ['pod1.1', 'pod2.1'])
-      expectForeign(host('host1'))
-      expect(await steady).toBe(0)
-    })
-
-    test.each(options.kernelEvents)(
-      'recovers when a peer %s by somebody else, and nobody else notices',
-      async (event) => {
-        const steady = pingSteadily(lab())
-        KERNEL_EVENTS[event](host('host1'), changing())
-        await expectConverged(lab(), host('host1'), changing(), ['pod1.1'])
-        expectForeign(host('host1'))
-        expect(logOf(lab(), 'host1').map((line) => line.event)).toContain('peers-restored')
-        expect(await steady).toBe(0)
-      },
-    )
-
-    test.each(options.deviceEvents)('recovers from a %s where the kernel forwards', async (event) => {
-      const shape = () => shapeOf(host('host1'))
-      const before = shape()
-      const start = performance.now()
-      DEVICE_EVENTS[event](host('host1'))
-      await expect.poll(shape, { timeout: LIMIT_MS, interval: 50 }).toEqual(before)
-      await expectConverged(lab(), host('host1'), changing(), ['pod1.1'], start)
-      expectForeign(host('host1'), 'beside the device')
-    })
-
-    test('recovers when the route of the overlay is led elsewhere where our engine forwards', async () => {
-      const userspace = host('host2')
-      const route = userspace.ip('route', 'show', NETWORK)
-      const start = performance.now()
-      userspace.ip('route', 'replace', NETWORK, 'dev', 'eth0')
-      const shown = () => userspace.ip('route', 'show', NETWORK)
-      await expect.poll(shown, { timeout: LIMIT_MS, interval: 50 }).toBe(route)
-      await expectConverged(lab(), host('host1'), changing(), ['pod2.1'], start)
-    })
+    testPeerEvents(now, options)
+    testForeignRoute(now)
+    testDeviceEvents(now, options)
+    testNetworkRoute(now)
   })
 }
 
-/** What a device is, but for its number, and for IPv6, which a small MTU takes away and a larger one makes anew. */
-function shapeOf(host: Host): unknown {
-  const [link] = JSON.parse(host.ip('-json', '-details', '-4', 'address', 'show', DEVICE) || '[]') as object[]
-  return { ...link, ifindex: 0, inet6_addr_gen_mode: '' }
+function testPeerEvents(now: () => Scene, { peerEvents, kernelEvents }: EventLists): void {
+  test.each(peerEvents)('follows when a peer %s, and nobody else notices', async (event) => {
+    const steady = pingSteadily(now())
+    PEER_EVENTS[event](now().peer, now().ground)
+    await expectConverged(now(), ['pod1.1', 'pod2.1'])
+    expectForeign(now())
+    expect(await steady).toBe(0)
+  })
+
+  test.each(kernelEvents)('recovers when a peer %s by somebody else, and nobody else notices', async (event) => {
+    const steady = pingSteadily(now())
+    KERNEL_EVENTS[event](now().kernel, now().peer, now().ground)
+    await expectConverged(now(), ['pod1.1'])
+    expectForeign(now())
+    expect(logOf(now().lab, 'host1').map((line) => line.event)).toContain('peers-restored')
+    expect(await steady).toBe(0)
+  })
+}
+
+function testForeignRoute(now: () => Scene): void {
+  test('leaves a route of somebody else where a peer’s was, says so, and goes on once it is gone', async () => {
+    const { lab, kernel, peer } = now()
+    const steady = pingSteadily(now())
+    kernel.own('route', 'replace', peer.subnet, 'dev', 'eth0', 'proto', 'static')
+    const foreign = kernel.own('route', 'show', peer.subnet)
+    await eventually(() => {
+      const { pendingPeers, peers } = lab.host('host1').status!
+      const ways = peers.flatMap((one) => one.ways ?? [])
+      const lost = ways.filter(({ way }) => way === 'none')
+      expect([pendingPeers, lost.map(({ subnet }) => subnet)]).toEqual([1, [peer.subnet]])
+      expect(lost[0]!.why).toContain(`not ours is in the way: ${peer.subnet} dev eth0 proto static`)
+    }, LIMIT_MS)
+    expect(await steady).toBe(0)
+    expect(kernel.own('route', 'show', peer.subnet)).toBe(foreign)
+    kernel.own('route', 'delete', peer.subnet, 'proto', 'static')
+    await expectConverged(now(), ['pod1.1'])
+    expectForeign(now())
+    await eventually(() => expect(lab.host('host1').status!.pendingPeers).toBe(0))
+  })
+}
+
+function testDeviceEvents(now: () => Scene, { deviceEvents }: EventLists): void {
+  test.each(deviceEvents)('recovers from a %s where the kernel forwards', async (event) => {
+    const shape = () => shapeOf(now())
+    const before = shape()
+    const start = performance.now()
+    DEVICE_EVENTS[event](now().kernel)
+    await expect.poll(shape, { timeout: LIMIT_MS, interval: 50 }).toEqual(before)
+    await expectConverged(now(), ['pod1.1'], start)
+    expectForeign(now(), 'beside the device')
+  })
+}
+
+/** Of the whole overlay, where our engine forwards. */
+function testNetworkRoute(now: () => Scene): void {
+  test('recovers when the route of the overlay is altered where our engine forwards', async () => {
+    const { userspace, ground } = now()
+    const { network } = ground
+    const shown = () => userspace.own('route', 'show', network)
+    const route = shown()
+    const start = performance.now()
+    userspace.own('route', 'replace', network, 'dev', 'eth0', 'proto', '142')
+    await expect.poll(shown, { timeout: LIMIT_MS, interval: 50 }).toBe(route)
+    await expectConverged(now(), ['pod2.1'], start)
+  })
+
+  test('leaves a route of somebody else where the overlay’s was, says so, and goes on once it is gone', async () => {
+    const { lab, userspace, ground } = now()
+    const { network } = ground
+    userspace.own('route', 'replace', network, 'dev', 'eth0', 'proto', 'static')
+    const foreign = userspace.own('route', 'show', network)
+    await eventually(() => {
+      const about = lab.host('host2').status!.health!.checks.find(({ name }) => name === 'device')!.about
+      expect(about).toContain(`a route that is not ours is in the way: ${network} dev eth0 proto static`)
+    }, LIMIT_MS)
+    expect(userspace.own('route', 'show', network)).toBe(foreign)
+    userspace.own('route', 'delete', network)
+    await expectConverged(now(), ['pod2.1'])
+  })
+}
+
+/** Who plays, and where. */
+interface Scene {
+  readonly lab: Lab
+  readonly ground: EventGround
+  /** host3 */
+  readonly peer: ChangingPeer
+  /** host1 */
+  readonly kernel: Host
+  /** host2 */
+  readonly userspace: Host
+}
+
+/**
+ * What a device is, but for its number, and for the addresses of IPv6 that the kernel makes for itself: a small MTU takes
+ * IPv6 away, and a larger one makes it anew.
+ */
+function shapeOf({ kernel, ground }: Scene): unknown {
+  const shown = kernel.ip('-json', '-details', ground.family, 'address', 'show', ground.device)
+  const [link] = JSON.parse(shown || '[]') as { readonly addr_info?: readonly { readonly scope: string }[] }[]
+  const addresses = (link?.addr_info ?? []).filter(({ scope }) => scope === 'global')
+  return { ...link, addr_info: addresses, ifindex: 0, inet6_addr_gen_mode: '' }
+}
+
+/** A host that no lease tells of, and that somebody reaches by our device all the same. */
+const STRANGER = 77
+const STRANGER_MAC = '0a:00:00:00:00:77'
+
+function strangerOf({ subnetOf, underlayOf }: EventGround) {
+  const subnet = subnetOf(STRANGER)
+  return { subnet, gateway: subnet.split('/')[0]!, mac: STRANGER_MAC, publicIp: underlayOf(STRANGER) }
 }
 
 /** Routes, a neighbour and an FDB entry that are no business of ours. */
-function plantForeign(host: Host): void {
-  host.ip('route', 'add', '10.9.0.0/16', 'dev', 'cni0', 'proto', 'static')
-  host.ip('route', 'add', '10.244.3.0/24', 'dev', 'cni0', 'proto', 'static', 'metric', '50')
-  host.ip('neigh', 'add', '10.244.77.0', 'lladdr', '0a:00:00:00:00:77', 'dev', DEVICE, 'nud', 'permanent')
-  host.ip('route', 'add', '10.244.77.0/24', 'via', '10.244.77.0', 'dev', DEVICE, 'onlink', 'proto', 'static')
-  host.bridge('fdb', 'add', '0a:00:00:00:00:77', 'dev', DEVICE, 'dst', '192.168.56.77', 'self', 'permanent')
+function plantForeign({ kernel, ground }: Scene): void {
+  const { device, elsewhere, higherMetric, subnetOf } = ground
+  const { subnet, gateway, mac, publicIp } = strangerOf(ground)
+  kernel.own('route', 'add', elsewhere, 'dev', 'cni0', 'proto', 'static')
+  kernel.own('route', 'add', subnetOf(3), 'dev', 'cni0', 'proto', 'static', 'metric', higherMetric)
+  kernel.own('neigh', 'add', gateway, 'lladdr', mac, 'dev', device, 'nud', 'permanent')
+  kernel.own('route', 'add', subnet, 'via', gateway, 'dev', device, 'onlink', 'proto', 'static')
+  kernel.bridge('fdb', 'add', mac, 'dev', device, 'dst', publicIp, 'self', 'permanent')
 }
 
 /** With the device the kernel takes away what stands on it. */
-function expectForeign(host: Host, where: 'everywhere' | 'beside the device' = 'everywhere'): void {
-  expect(host.ip('route', 'show', 'proto', 'static', 'dev', 'cni0').trim().split(/\s*\n/)).toEqual([
-    '10.9.0.0/16 scope link',
-    '10.244.3.0/24 scope link metric 50',
+function expectForeign({ kernel, ground }: Scene, where: 'everywhere' | 'beside the device' = 'everywhere'): void {
+  const { device, elsewhere, higherMetric, subnetOf } = ground
+  const beside = kernel.own('route', 'show', 'proto', 'static', 'dev', 'cni0').trim().split(/\s*\n/)
+  expect(beside).toEqual([
+    expect.stringContaining(elsewhere),
+    expect.stringMatching(new RegExp(`^${subnetOf(3)} .*metric ${higherMetric}`)),
   ])
   if (where !== 'everywhere') return
-  expect(host.ip('route', 'show', '10.244.77.0/24')).toContain('via 10.244.77.0 dev flannel.1 proto static')
-  expect(host.ip('neigh', 'show', '10.244.77.0')).toContain('lladdr 0a:00:00:00:00:77 PERMANENT')
-  expect(host.bridge('fdb', 'show', 'dev', DEVICE)).toContain('0a:00:00:00:00:77 dst 192.168.56.77 self permanent')
+  const { subnet, gateway, mac, publicIp } = strangerOf(ground)
+  expect(kernel.own('route', 'show', subnet)).toContain(`via ${gateway} dev ${device} proto static`)
+  expect(kernel.own('neigh', 'show', gateway)).toContain(`lladdr ${mac} PERMANENT`)
+  expect(kernel.bridge('fdb', 'show', 'dev', device)).toContain(`${mac} dst ${publicIp} self permanent`)
 }
 
 /** Neighbours, FDB entries and routes of host1, but for the foreign ones, are those of its peers and no others. */
-function expectRows(lab: Lab, host: Host, peer: ChangingPeer): void {
-  const steady = lab.host('host2').status!
-  const { subnet, vtepMac, publicIp } = steady.lease!
-  const peers = [{ subnet, mac: vtepMac!, publicIp }, ...(peer.present ? [peer] : [])]
-  const rows = peers.map((one) => ({ ...one, gateway: one.subnet.split('/')[0]!, mac: one.mac, ip: one.publicIp }))
-  const shown = (text: string) => (JSON.parse(text) as Row[]).filter((row) => !JSON.stringify(row).includes('77'))
+function expectRows({ lab, kernel, peer, ground }: Scene): void {
+  const { device, family } = ground
+  const stranger = strangerOf(ground)
+  const { lease, node } = lab.host('host2').status!
+  const steady =
+    family === '-4'
+      ? { subnet: lease!.subnet, mac: lease!.vtepMac!, publicIp: lease!.publicIp }
+      : { subnet: lease!.ipv6Subnet!, mac: node!.ipv6Device!.mac, publicIp: lease!.publicIpv6! }
+  const peers = [steady, ...(peer.present ? [peer] : [])]
+  const rows = peers.map((one) => ({
+    subnet: one.subnet,
+    gateway: one.subnet.split('/')[0]!,
+    mac: one.mac,
+    to: one.publicIp,
+  }))
+  const isStranger = ({ dst, mac }: Row) => mac === stranger.mac || dst === stranger.gateway || dst === stranger.subnet
+  // The kernel has a route of its own to each IPv6 address of a device.
+  const shown = (text: string) =>
+    (JSON.parse(text) as Row[]).filter((row) => !isStranger(row) && row.protocol !== 'kernel')
   const sorted = (list: readonly string[]) => [...list].sort()
-  const neighbors = shown(host.ip('-json', '-4', 'neigh', 'show', 'dev', DEVICE, 'nud', 'permanent'))
+  const neighbors = shown(kernel.ip('-json', family, 'neigh', 'show', 'dev', device, 'nud', 'permanent'))
   expect(sorted(neighbors.map(({ dst, lladdr }) => `${dst} ${lladdr}`))).toEqual(
     sorted(rows.map(({ gateway, mac }) => `${gateway} ${mac}`)),
   )
-  const fdb = shown(host.bridge('-json', 'fdb', 'show', 'dev', DEVICE)).filter(({ dst }) => dst !== undefined)
+  const fdb = shown(kernel.bridge('-json', 'fdb', 'show', 'dev', device)).filter(({ dst }) => dst !== undefined)
   expect(sorted(fdb.map(({ mac, dst, state, flags }) => `${mac} ${dst} ${state} ${flags}`))).toEqual(
-    sorted(rows.map(({ mac, ip: to }) => `${mac} ${to} permanent self`)),
+    sorted(rows.map(({ mac, to }) => `${mac} ${to} permanent self`)),
   )
-  const routes = shown(host.ip('-json', '-4', 'route', 'show', 'dev', DEVICE))
+  const routes = shown(kernel.ip('-json', family, 'route', 'show', 'dev', device))
   expect(sorted(routes.map(({ dst, gateway, flags }) => `${dst} ${gateway} ${flags}`))).toEqual(
     sorted(rows.map((row) => `${row.subnet} ${row.gateway} onlink`)),
   )
-  const ours = shown(host.ip('-json', '-4', 'route', 'show', 'proto', '142'))
+  const ours = shown(kernel.ip('-json', family, 'route', 'show', 'proto', '142'))
   expect(sorted(ours.map(({ dst }) => dst!))).toEqual(sorted(rows.map((row) => row.subnet)))
 }
 
 /** Waits until the rows are right and the pods reach the peer, or do not where it has left; tells how long that took. */
-async function expectConverged(
-  lab: Lab,
-  host: Host,
-  peer: ChangingPeer,
-  pods: readonly string[],
-  start = performance.now(),
-): Promise<void> {
+async function expectConverged(scene: Scene, pods: readonly string[], start = performance.now()): Promise<void> {
+  const { lab, peer, ground } = scene
   const check = async () => {
-    expectRows(lab, host, peer)
-    const known = lab.host('host2').status?.peers.map(({ subnet, publicIp, vtepMac }) => [subnet, publicIp, vtepMac])
+    expectRows(scene)
+    // Of each peer one MAC is told, that over IPv4.
+    const known = lab
+      .host('host2')
+      .status?.peers.map((one) =>
+        ground.family === '-4' ? [one.subnet, one.publicIp, one.vtepMac] : [one.ipv6Subnet, one.publicIpv6, peer.mac],
+      )
     expect(known?.slice(1)).toEqual(peer.present ? [[peer.subnet, peer.publicIp, peer.mac]] : [])
     for (const pod of pods) {
       const ping = ['ping', '-n', '-c', '1', '-W', '0.3', peer.overlayAddress]
@@ -225,8 +335,8 @@ async function expectConverged(
 }
 
 /** Pings between host1 and host2 that are lost while something happens to host3. */
-async function pingSteadily(lab: Lab): Promise<number> {
-  const { address } = lab.endpoint('pod2.1')
+async function pingSteadily({ lab, ground }: Scene): Promise<number> {
+  const { address } = lab.endpoint('pod2.1', ground.family === '-4' ? 4 : 6)
   const words = ['ping', '-q', '-n', '-i', String(STEADY_SECONDS), '-c', String(STEADY_PINGS), address]
   const { stdout } = await lab.exec('pod1.1', words)
   const received = /(\d+) received/.exec(stdout)?.[1]

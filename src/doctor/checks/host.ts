@@ -11,7 +11,7 @@ import {
 import type { LinkInfo, RouteInfo } from '../../host/ip.ts'
 import { findNetworkOverlap, parseDestination } from '../../host/network-overlap.ts'
 import { judgeOverlayDevice } from '../../host/overlay-link.ts'
-import { isForeignRoute } from '../../host/peer-routes.ts'
+import { isForeignRoute } from '../../host/route-place.ts'
 import { isOurPeerRoute } from '../../host/route-protocol.ts'
 import { overlayName, overlayNames } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { DirectRouting } from '../../../src/daemon/direct-routing.ts'
-import type { Dataplane, LocalVtep } from '../../../src/host/dataplane.ts'
+import type { Dataplane, LocalVtep, PeerWay } from '../../../src/host/dataplane.ts'
 import type { Lease } from '../../../src/lease/lease.ts'
 import { FakeDataplane } from '../../support/fake-dataplane.ts'
 import { FakeRouteTable } from '../../support/fake-route-table.ts'
@@ -162,6 +162,16 @@ describe('with the kernel’s VTEP', () => {
     table.routes = [{ dst: '10.244.2.0/24', gateway: '192.0.2.9', dev: 'eth1', protocol: 'static' }]
     await routing.replacePeers([NEAR], 'test')
     expect([inner.subnets, ways()]).toEqual([['10.244.2.0/24'], { '10.244.2.0/24': 'tunnel' }])
+  })
+
+  test.each([true, false])('a tunnel that is kept from a peer says so (direct routing %s)', async (directRouting) => {
+    const inner = new FakeKernel()
+    const why = 'a route that is not ours is in the way: 10.244.3.0/24 dev eth1 proto static'
+    const kept = new Map<string, PeerWay>([['10.244.3.0/24', { way: 'none', why }]])
+    const { routing } = await node(Object.assign(inner, { ways: () => kept }), { ...LOCAL, directRouting })
+    await routing.replacePeers([NEAR, FAR], 'test')
+    expect(routing.ways()?.get('10.244.3.0/24')).toEqual({ way: 'none', why })
+    expect(routing.ways()?.get('10.244.2.0/24')?.way).toBe(directRouting ? 'direct' : undefined)
   })
 
   test('a tunnel that fails to take a peer keeps its route, and is asked again', async () => {

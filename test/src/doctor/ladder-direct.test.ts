@@ -105,6 +105,12 @@ describe('without a tunnel', () => {
     expect(rungs[2]).toMatchObject({ text: expect.stringMatching(text), next: expect.stringMatching(next) })
   })
 
+  test('a tunnel that somebody else’s route keeps from a peer is not asked: the route is told', async () => {
+    const { rungs, verdicts } = await ladder({ way: 'none', why: FOREIGN }, DIRECT)
+    expect(verdicts).toEqual(['store good', 'underlay good', 'route bad', 'sizes skipped', 'pod-side skipped'])
+    expect(rungs[2]?.next).toMatch(/ip route delete 10\.244\.2\.0\/24/)
+  })
+
   test.each([
     [null, /there is no route to 10\.244\.2\.1/],
     ['tun9', /a route takes 10\.244\.2\.1 to tun9/],

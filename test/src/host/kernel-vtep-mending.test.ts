@@ -41,6 +41,7 @@ vi.mock('../../../src/host/carried-address.ts', () => ({ carriesAddress: () => t
 
 const LOCAL = { encapsulation: 'vxlan', deviceName: 'flannel.1' } as LocalVtep
 const PEER = peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02')
+const OTHER = peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03')
 const STALE_ROUTE = { dst: '10.244.9.0/24', gateway: '10.244.9.0', dev: 'flannel.1', protocol: '142' }
 
 beforeEach(() => {
@@ -73,7 +74,22 @@ describe('the kernel dataplane', () => {
     await host.mend()
     expect(host.commands).toHaveLength(3)
     expect(log.of('peers-restored').map(({ fields }) => fields)).toEqual([
-      { peers: 1, first: expect.stringContaining('route replace 10.244.2.0/24') },
+      { peers: 1, first: expect.stringContaining('route add 10.244.2.0/24') },
+    ])
+  })
+
+  test('does not call it mending when a route of somebody else lets a peer go, and says so of the others', async () => {
+    const { log, vtep } = await started()
+    host.present.routes.push({ dst: '10.244.2.0/24', dev: 'eth0', protocol: 'static' })
+    await vtep.replacePeers([PEER, OTHER], 'first leases')
+    expect(log.of('peer-pending').map(({ message }) => message)).toEqual([
+      expect.stringContaining('a route that is not ours is in the way: 10.244.2.0/24 dev eth0 proto static'),
+    ])
+    host.present.routes.length = 0
+    await host.mend()
+    expect(log.of('peer-programmed')).toHaveLength(1)
+    expect(log.of('peers-restored').map(({ fields }) => fields)).toEqual([
+      { peers: 1, first: expect.stringContaining('route add 10.244.3.0/24') },
     ])
   })
 

@@ -39,6 +39,7 @@ function programmed(leases: readonly Lease[]): PresentRows {
       dev: 'flannel.1',
       protocol: '142',
       flags: ['onlink'],
+      ...(subnet.includes(':') ? { metric: 1024 } : {}),
     })),
   }
 }
@@ -50,7 +51,7 @@ describe('a peer', () => {
       'neigh replace 10.244.2.0 lladdr 02:00:00:00:00:02 dev flannel.1 nud permanent protocol 142',
     ])
     expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.2 self permanent'])
-    expect(commands(plan.routes)).toEqual(['route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
+    expect(commands(plan.routes)).toEqual(['route add 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
   })
 
   test('without a usable VTEP MAC gets no row', () => {
@@ -126,9 +127,55 @@ describe('what others have put beside', () => {
       routes: [...own.routes, ...FOREIGN.routes],
     }
     const nothing = { neighbors: [], fdb: [], routes: [] }
-    expect(planProgram('flannel.1', desiredRows([HOST2], LOCAL), both)).toEqual(nothing)
+    expect(planProgram('flannel.1', desiredRows([HOST2], LOCAL), both)).toEqual({ ...nothing, blocked: new Map() })
     const { routes } = planProgram('flannel.1', desiredRows([HOST2], LOCAL), { ...both, routes: FOREIGN.routes })
-    expect(commands(routes)).toEqual(['route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
+    expect(commands(routes)).toEqual(['route add 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142'])
+  })
+
+  describe('a route to a peer’s subnet', () => {
+    const plan = (...routes: PresentRows['routes']) => {
+      const { routes: planned, blocked } = planProgram('flannel.1', desiredRows([HOST2, HOST3], LOCAL), {
+        ...programmed([HOST3]),
+        routes: [...programmed([HOST3]).routes, ...routes],
+      })
+      return { commands: commands(planned), blocked: [...blocked] }
+    }
+    const INTO = { dst: '10.244.2.0/24', gateway: '10.244.2.0', dev: 'flannel.1' }
+    const inTheWay = (words: string) => ['10.244.2.0/24', `a route that is not ours is in the way: ${words}`]
+    const REPLACED = ['route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142']
+
+    test.each([
+      [{ dst: INTO.dst, dev: 'eth0', protocol: 'boot' }, '10.244.2.0/24 dev eth0 proto boot'],
+      [
+        { ...INTO, gateway: '192.0.2.9', dev: 'eth0', protocol: 'bird' },
+        '10.244.2.0/24 via 192.0.2.9 dev eth0 proto bird',
+      ],
+      [{ ...INTO, gateway: '10.244.9.0', protocol: 'boot' }, '10.244.2.0/24 via 10.244.9.0 dev flannel.1 proto boot'],
+      [{ dst: INTO.dst, type: 'unreachable', protocol: 'static' }, 'unreachable 10.244.2.0/24 proto static'],
+    ])('of somebody else stays in its place, and the peer waits: %o', (route, words) => {
+      expect(plan(route)).toEqual({ commands: [], blocked: [inTheWay(words)] })
+    })
+
+    test.each(['boot', 'unspec', undefined])('that flannel left (proto %s) becomes ours', (protocol) => {
+      const left = protocol === undefined ? INTO : { ...INTO, protocol }
+      expect(plan(left)).toEqual({ commands: REPLACED, blocked: [] })
+    })
+
+    test('of somebody else that leads the same way serves', () => {
+      expect(plan({ ...INTO, protocol: 'static' })).toEqual({ commands: [], blocked: [] })
+    })
+
+    test('of ours that leads elsewhere is put right', () => {
+      expect(plan({ ...INTO, dev: 'eth0', gateway: '192.0.2.2', protocol: '142' }).commands).toEqual(REPLACED)
+    })
+
+    test('of IPv6 with a lower metric hides ours, and that half of the peer waits alone', () => {
+      const dual = peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:04', 'fd00:10:244:4::/64')
+      const hiding = { dst: 'fd00:10:244:4::/64', dev: 'eth0', protocol: 'kernel', metric: 256 }
+      const { routes, blocked } = planProgram('flannel.1', desiredRows([dual], LOCAL), { ...NOTHING, routes: [hiding] })
+      expect(routes.map(({ subnet }) => subnet)).toEqual(['10.244.4.0/24'])
+      expect([...blocked.keys()]).toEqual(['fd00:10:244:4::/64'])
+    })
   })
 
   test('a learnt FDB entry ages, so it does not stand for one of ours', () => {
@@ -176,8 +223,8 @@ describe('a dual-stack peer', () => {
     ])
     expect(commands(plan.fdb)).toEqual(['fdb replace 02:00:00:00:00:04 dev flannel.1 dst 192.0.2.4 self permanent'])
     expect(commands(plan.routes)).toEqual([
-      'route replace 10.244.4.0/24 via 10.244.4.0 dev flannel.1 onlink proto 142',
-      'route replace fd00:10:244:4::/64 via fd00:10:244:4:: dev flannel.1 onlink proto 142',
+      'route add 10.244.4.0/24 via 10.244.4.0 dev flannel.1 onlink proto 142',
+      'route add fd00:10:244:4::/64 via fd00:10:244:4:: dev flannel.1 onlink proto 142',
     ])
     expect(plan.routes.map(({ subnet }) => subnet)).toEqual(['10.244.4.0/24', 'fd00:10:244:4::/64'])
   })

@@ -18,10 +18,11 @@ class RecordingTables implements KernelTables {
   readonly commands: string[] = []
   refuses: (command: string) => boolean = () => false
   readable = true
+  routes: PresentRows['routes'] = []
 
   async read(): Promise<PresentRows> {
     if (!this.readable) throw new Error('Device "flannel.1" does not exist.')
-    return { neighbors: [], fdb: [], routes: [] }
+    return { neighbors: [], fdb: [], routes: this.routes }
   }
 
   async apply(tool: IpTool, commands: readonly string[]): Promise<BatchFailure[]> {
@@ -93,7 +94,7 @@ describe('the kernel VTEP', () => {
     tables.refuses = (command) => command.includes('neigh replace 10.244.2.0')
     await vtep.replacePeers([HOST2, HOST3], 'test')
     const routes = tables.commands.filter((command) => command.startsWith('ip route'))
-    expect(routes).toEqual(['ip route replace 10.244.3.0/24 via 10.244.3.0 dev flannel.1 onlink proto 142'])
+    expect(routes).toEqual(['ip route add 10.244.3.0/24 via 10.244.3.0 dev flannel.1 onlink proto 142'])
     expect(vtep.pendingPeers()).toBe(1)
     expect([...vtep.pendingSubnets()]).toEqual(['10.244.2.0/24'])
     expect(clock.waiting).toBe(true)
@@ -111,7 +112,7 @@ describe('the kernel VTEP', () => {
     expect(vtep.pendingPeers()).toBe(0)
     expect(clock.waiting).toBe(false)
     expect(clock.delays).toEqual([100, 200, 400])
-    expect(tables.commands.at(-1)).toContain('route replace 10.244.2.0/24')
+    expect(tables.commands.at(-1)).toContain('route add 10.244.2.0/24')
   })
 
   test('forgets a pending peer that has left', async () => {
@@ -131,6 +132,40 @@ describe('the kernel VTEP', () => {
     expect(vtep.pendingPeers()).toBe(2)
     tables.readable = true
     await retry()
+    expect(vtep.pendingPeers()).toBe(0)
+  })
+
+  test('lets a peer wait whose place is taken, by name, and programs it when that is free again', async () => {
+    const { tables, vtep, retry } = await started()
+    tables.routes = [{ dst: '10.244.2.0/24', dev: 'eth0', protocol: 'static' }]
+    await vtep.replacePeers([HOST2, HOST3], 'test')
+    const routes = () => tables.take().filter((command) => command.startsWith('ip route'))
+    expect(routes()).toEqual(['ip route add 10.244.3.0/24 via 10.244.3.0 dev flannel.1 onlink proto 142'])
+    expect([vtep.pendingPeers(), [...vtep.pendingSubnets()]]).toEqual([1, ['10.244.2.0/24']])
+    expect([...(vtep.ways() ?? [])]).toEqual([
+      [
+        '10.244.2.0/24',
+        { way: 'none', why: 'a route that is not ours is in the way: 10.244.2.0/24 dev eth0 proto static' },
+      ],
+      ['10.244.3.0/24', { way: 'tunnel', why: '' }],
+    ])
+    tables.routes = []
+    await retry()
+    expect(routes()).toContain('ip route add 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142')
+    expect([vtep.pendingPeers(), vtep.ways()]).toEqual([0, null])
+  })
+
+  test('takes a wrong route of ours away where the kernel does not replace it, in the same pass', async () => {
+    const { tables, vtep } = await started()
+    tables.routes = [{ dst: '10.244.2.0/24', dev: 'eth0', protocol: '142' }]
+    tables.refuses = (command) => command.startsWith('route replace')
+    await vtep.replacePeers([HOST2], 'test')
+    const words = 'via 10.244.2.0 dev flannel.1 onlink proto 142'
+    expect(tables.commands.filter((command) => command.startsWith('ip route'))).toEqual([
+      `ip route replace 10.244.2.0/24 ${words}`,
+      'ip route delete 10.244.2.0/24 dev eth0 proto 142',
+      `ip route add 10.244.2.0/24 ${words}`,
+    ])
     expect(vtep.pendingPeers()).toBe(0)
   })
 

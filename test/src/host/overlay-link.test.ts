@@ -12,7 +12,8 @@ const OVERLAY = {
   network: { address: parseIpv4('10.244.0.0') ?? 0, length: 16 },
   ipv6: null,
 }
-const ROUTE_COMMAND = 'route replace 10.244.0.0/16 dev flannel.1 proto 142 scope link src 10.244.1.0'
+const ROUTE_COMMAND = 'route add 10.244.0.0/16 dev flannel.1 proto 142 scope link src 10.244.1.0'
+const AGAIN = ROUTE_COMMAND.replace('add', 'replace')
 
 const FRESH: LinkInfo = {
   ifindex: 7,
@@ -59,7 +60,7 @@ describe('the overlay device', () => {
 
   test('that persists and fits is left alone but for the route', () => {
     const route: RouteInfo = { dst: '10.244.0.0/16', dev: 'flannel.1', protocol: '142', prefsrc: '10.244.1.0' }
-    expect(planOverlayLink(OVERLAY, DONE, [route])).toEqual([ROUTE_COMMAND])
+    expect(planOverlayLink(OVERLAY, DONE, [route])).toEqual([AGAIN])
   })
 
   test('loses a former address of the network only after the route has its new source', () => {
@@ -95,12 +96,30 @@ describe('the overlay device', () => {
   })
 })
 
+describe('a route of somebody else in the network’s place', () => {
+  const foreign: RouteInfo = { dst: '10.244.0.0/16', dev: 'eth0', protocol: 'static' }
+
+  test('stays, and all but the route is done', () => {
+    expect(planOverlayLink(OVERLAY, DONE, [foreign])).toEqual([])
+    const bare = { ...DONE, addr_info: [] }
+    expect(planOverlayLink(OVERLAY, bare, [foreign])).toEqual(['address add 10.244.1.0/32 dev flannel.1'])
+  })
+
+  test.each([
+    ['with another metric is another place', { metric: 50 }, ROUTE_COMMAND],
+    ['into our own device becomes ours', { dev: 'flannel.1', protocol: 'boot' }, AGAIN],
+    ['under our tag on another device is ours', { protocol: '142' }, AGAIN],
+  ])('%s', (_what, change, command) => {
+    expect(planOverlayLink(OVERLAY, DONE, [{ ...foreign, ...change }])).toEqual([command])
+  })
+})
+
 describe('the overlay device of a dual-stack node', () => {
   const DUAL = {
     ...OVERLAY,
     ipv6: { address: parseIpv6('fd00:10:244:1::')!, network: parseIpv6Prefix('fd00:10:244::/48')! },
   }
-  const IPV6_ROUTE = 'route replace fd00:10:244::/48 dev flannel.1 proto 142 src fd00:10:244:1::'
+  const IPV6_ROUTE = 'route add fd00:10:244::/48 dev flannel.1 proto 142 src fd00:10:244:1::'
   const inet6 = (local: string) => ({ family: 'inet6' as const, local, prefixlen: 128, scope: 'global' })
   const dressed = { ...DONE, addr_info: [inet('10.244.1.0', 32), inet6('fd00:10:244:1::')] }
 
@@ -127,16 +146,21 @@ describe('the overlay device of a dual-stack node', () => {
 
   test('of one family leaves the routes of the other on another device of ours alone', () => {
     const other: RouteInfo[] = [
-      { dst: 'fd00:10:244::/48', dev: 'flannel-v6.1', protocol: '142' },
+      { dst: 'fd00:10:244::/48', dev: 'flannel-v6.1', protocol: '142', metric: 1024 },
       { dst: '10.244.0.0/16', dev: 'flannel.1', protocol: '142' },
     ]
-    expect(planOverlayLink(OVERLAY, DONE, other)).toEqual([ROUTE_COMMAND])
+    expect(planOverlayLink(OVERLAY, DONE, other)).toEqual([AGAIN])
     const alone = { ...DUAL, name: 'flannel-v6.1', overlayAddress: null, network: null }
     const fresh = { ...DONE, ifname: 'flannel-v6.1', addr_info: [] }
     expect(planOverlayLink(alone, fresh, other)).toEqual([
       'address add fd00:10:244:1::/128 dev flannel-v6.1 nodad',
-      IPV6_ROUTE.replace('flannel.1', 'flannel-v6.1'),
+      IPV6_ROUTE.replace('add', 'replace').replace('flannel.1', 'flannel-v6.1'),
     ])
+  })
+
+  test('keeps one family’s route where somebody else’s is in the place of the other’s', () => {
+    const foreign: RouteInfo = { dst: 'fd00:10:244::/48', dev: 'eth0', protocol: 'static', metric: 1024 }
+    expect(planOverlayLink(DUAL, dressed, [foreign])).toEqual([ROUTE_COMMAND])
   })
 
   test('that carries IPv4 only from now on loses IPv6 again', () => {

@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'vitest'
 import { parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import type { PeerRoute } from '../../../src/host/peer-route-plan.ts'
-import { isForeignRoute, PeerRoutes } from '../../../src/host/peer-routes.ts'
+import { PeerRoutes } from '../../../src/host/peer-routes.ts'
+import { isForeignRoute } from '../../../src/host/route-place.ts'
 import { FakeRouteTable } from '../../support/fake-route-table.ts'
 import { RecordingLog } from '../../support/recording-log.ts'
 

@@ -1,0 +1,72 @@
+// A route's place in the kernel's table: destination and metric, which only one route of the host has. Whose route stands
+// there, whether ours may take it, and the words for that: `ip route replace` itself does not ask.
+import type { RouteInfo } from './ip.ts'
+import { isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
+
+/** What `ip route add` takes when it is not told: none for IPv4, IP6_RT_PRIO_USER (net/ipv6_route.h) for IPv6. */
+export function usualMetric(destination: string): number {
+  return destination.includes(':') ? 1024 : 0
+}
+
+export function metricOf({ metric = 0 }: RouteInfo): number {
+  return metric
+}
+
+/** Whether it stands where a route of ours to the same destination would. */
+export function isInUsualPlace(route: RouteInfo): boolean {
+  return metricOf(route) === usualMetric(route.dst)
+}
+
+/**
+ * The verb that never takes a place from somebody else: `replace` where what stands there is known to be ours, else
+ * `add`, which fails where anything does.
+ */
+export function verbFor(isOursThere: boolean): 'replace' | 'add' {
+  return isOursThere ? 'replace' : 'add'
+}
+
+/** RTPROT_BOOT is what `ip` and flannel write when they are not told (rtnetlink(7)); the rest are words for 0. */
+const UNTAGGED: readonly string[] = ['boot', 'unspec', 'none', '0']
+
+/** Whether nobody has said whose it is, as flannel does not. */
+export function isUntagged({ protocol }: RouteInfo): boolean {
+  return protocol === undefined || UNTAGGED.includes(protocol)
+}
+
+/** Command that deletes exactly this route of ours. */
+export function deleteRoute(route: RouteInfo): string {
+  const device = route.dev === undefined ? '' : ` dev ${route.dev}`
+  const via = route.gateway === undefined ? '' : ` via ${route.gateway}`
+  return `route delete ${route.dst}${via}${device} proto ${ROUTE_PROTOCOL}`
+}
+
+/** As `ip route` would show it. */
+export function describeRoute({ dst, gateway, dev, protocol, metric, type }: RouteInfo): string {
+  const parts = [
+    type === undefined || type === 'unicast' ? dst : `${type} ${dst}`,
+    gateway === undefined ? '' : `via ${gateway}`,
+    dev === undefined ? '' : `dev ${dev}`,
+    protocol === undefined ? '' : `proto ${protocol}`,
+    metric === undefined ? '' : `metric ${metric}`,
+  ]
+  return parts.filter(Boolean).join(' ')
+}
+
+const FOREIGN = 'a route that is not ours is in the way: '
+
+/** Why a peer waits. `what`: the route, as describeRoute has it. */
+export function foreignInTheWay(what: string): string {
+  return FOREIGN + what
+}
+
+/** Whether that is what a reason says. */
+export function isForeignRoute(why: string): boolean {
+  return why.startsWith(FOREIGN)
+}
+
+/** What stands in the place of our route to `destination` into `device` and is neither ours nor leads there too. */
+export function findForeign(routes: readonly RouteInfo[], destination: string, device: string): RouteInfo | null {
+  const isForeign = (route: RouteInfo) =>
+    route.dst === destination && isInUsualPlace(route) && route.dev !== device && !isOurPeerRoute(route)
+  return routes.find(isForeign) ?? null
+}

@@ -65,6 +65,7 @@ async function doctor(flags: Flags): Promise<number> {
     stateDirectory: flags.stateDir ?? around?.stateDirectory ?? meant?.stateDirectory ?? DEFAULT_STATE_DIRECTORY,
     subnetFile: flags.subnetFile ?? around?.subnetFile ?? meant?.subnetFile ?? DEFAULT_SUBNET_FILE,
     cniDirectory: flags.cniDir,
+    askPeers: !flags.peers,
     engineOptionFiles: ENGINE_OPTION_FILES,
   })
   const { peers, findings: ofPeers } = flags.peers ? await matrixOf(facts) : { peers: null, findings: [] }

@@ -116,6 +116,7 @@ const NAMES: Readonly<Record<Rung['name'], string>> = {
   underlay: 'underlay',
   route: 'route',
   vtep: 'VTEP',
+  'underlay-ipv6': 'underlay6',
   'vtep-ipv6': 'VTEP IPv6',
   sizes: 'sizes',
   'pod-side': 'pod side',

@@ -18,6 +18,7 @@ import {
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
 import { type EtcdOptions, etcdOptions } from './etcd-options.ts'
+import type { Flag } from './flag-table.ts'
 import type { FlagValues, SaidValue } from './flag-values.ts'
 
 export type DataplaneKind = 'userspace' | 'kernel' | 'auto'
@@ -81,6 +82,8 @@ export interface RunOptions extends UnderlayWishes {
   /** UDP ports that it sends from, 1 (the service port) to 256. */
   readonly sourcePorts: number
   readonly udpChecksum: boolean
+  /** Flags that were set and that only a tunnel looks at: whether the backend has one is not known yet. */
+  readonly tunnelFlags: readonly string[]
   readonly onExit: 'keep' | 'remove'
   readonly logFormat: LogFormat
   readonly verbose: boolean
@@ -124,6 +127,7 @@ export function runOptions(values: FlagValues): RunOptions {
     workers,
     sourcePorts: values.integer('source-ports'),
     udpChecksum: values.text('udp-checksum') === 'on',
+    tunnelFlags: flagsOfTunnel(values),
     onExit: values.choice('on-exit'),
     logFormat: values.choice('log-format'),
     verbose: values.integer('v') > 0,
@@ -138,6 +142,14 @@ function flagsWithoutEffect(values: FlagValues): string[] {
   return values.settings
     .filter(({ flag, origin }) => origin !== 'default' && flag.dataplane !== 'both' && flag.dataplane !== chosen)
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
+}
+
+/** DF clear is what happens without a tunnel as well. */
+function flagsOfTunnel(values: FlagValues): string[] {
+  const chosen = values.choice<DataplaneKind>('dataplane')
+  const counts = ({ name, dataplane }: Flag) =>
+    name === 'outer-df' ? values.text(name) === 'set' : dataplane !== 'both' && ['auto', dataplane].includes(chosen)
+  return values.settings.filter(({ flag, origin }) => origin !== 'default' && counts(flag)).map(({ source }) => source)
 }
 
 /** Flags for etcd that come to nothing: whoever gave them believes in something that is not so. */

@@ -48,6 +48,8 @@ export interface AgentOptions {
   readonly publicIp?: number
   /** `--public-ipv6`, unsigned 128-bit. */
   readonly publicIpv6?: bigint
+  /** Flags of tunnels that somebody set; absent: none. */
+  readonly tunnelFlags?: readonly string[]
   readonly subnetFile: string
   /** Where Docker options made from subnet.env go; absent: nowhere. */
   readonly dockerOptsFile?: string

@@ -81,6 +81,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     ...(options.publicIpv6 === undefined ? {} : { publicIpv6: options.publicIpv6 }),
+    tunnelFlags: options.tunnelFlags,
     subnetFile: options.subnetFile,
     ...(options.dockerOptsFile === undefined ? {} : { dockerOptsFile: options.dockerOptsFile }),
     renewMarginMs: options.renewMarginMinutes * 60_000,

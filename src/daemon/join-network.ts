@@ -66,6 +66,7 @@ export async function joinNetwork(
   sayUnderlay(underlay, addresses, options)
   refuseOtherGateway(backend, addresses, underlay)
   const outline = outlineOf(config, backend, underlay, log)
+  sayIdleFlags(backend, options)
   await options.claimPlace?.(outline)
   await options.dataplane.prepare(outline)
   await options.claimIdentity(identityOf(addresses))
@@ -234,6 +235,14 @@ function sayUnderlay(underlay: UnderlayInterface, addresses: PublicAddresses, { 
   log.info('underlay-chosen', `underlay interface ${name}, address ${words}`, fields)
   if (publicIpv6 === undefined || told !== null) return
   log.warn('option-without-effect', '--public-ipv6 has no effect: the network config has no tunnel over IPv6')
+}
+
+/** A backend without a tunnel looks at none of them. */
+function sayIdleFlags({ plain }: TunnelBackend, { tunnelFlags = [], log }: AgentOptions): void {
+  if (plain === undefined) return
+  for (const source of tunnelFlags) {
+    log.warn('option-without-effect', `${source} has no effect: the backend ${plain.type} has no tunnel`)
+  }
 }
 
 function messageOf(error: unknown): string {

@@ -2,6 +2,7 @@
 // judgement is a function of plain data.
 import type { LinkInfo, RouteInfo } from '../host/ip.ts'
 import type { FirewallChain } from './firewall-chains.ts'
+import type { SizeLook } from './large-packets.ts'
 import type { NodeView } from './node-view.ts'
 
 /** Something that was looked at, or why it could not be. */
@@ -66,13 +67,20 @@ export interface Facts {
   readonly links: Looked<readonly LinkInfo[]>
   /** Main table, IPv4. */
   readonly routes: Looked<readonly RouteInfo[]>
+  /** Main table, IPv6. */
+  readonly ipv6Routes: Looked<readonly RouteInfo[]>
   /** By paths below /proc/sys; absent: no such setting, or not readable. */
   readonly settings: ReadonlyMap<string, string>
   /** Offloads of the underlay interface by ethtool's long names. */
   readonly offloads: Looked<Readonly<Record<string, boolean>>>
   readonly udpPorts: Looked<readonly PortHolder[]>
+  /** Chains that packets of IPv4 pass, those for both families among them. */
   readonly firewall: Looked<readonly FirewallChain[]>
+  /** The same for IPv6. */
+  readonly ipv6Firewall: Looked<readonly FirewallChain[]>
   readonly managed: Looked<readonly ManagedDevice[]>
+  /** `null` when nobody was asked: there is no daemon, or all peers are asked for more. */
+  readonly largePackets: Looked<readonly SizeLook[]> | null
   readonly subnetFilePath: string
   /** Text of subnet.env, `null` when there is none. */
   readonly subnetFile: Looked<string | null>

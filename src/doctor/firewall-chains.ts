@@ -1,7 +1,7 @@
-// Base chains of the packet filter, read from `iptables -S` and `nft -j list ruleset`: whether what such a chain drops by
+// Base chains of the packet filter, read from `iptables -S`, `ip6tables -S` and `nft -j list ruleset`: whether what such a chain drops by
 // default is let through by one of its rules, and whether a rule drops the tunnel's port. Rules are judged by what they
 // name, not executed: whoever writes them otherwise gets a warning too many, never one too few.
-import { containsPrefix, type Ipv4Prefix, parsePrefix } from '../../dataplane/index.ts'
+import { containsPrefix, type Prefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/index.ts'
 
 /** Where packets of pods or of the tunnel are seen. */
 const HOOKS = ['prerouting', 'input', 'forward', 'output', 'postrouting'] as const
@@ -23,8 +23,11 @@ export interface FirewallRule {
   readonly everything: boolean
 }
 
-/** `iptables -S` (filter table). */
-export function chainsOfIptables(listing: string): FirewallChain[] {
+/** One for each family; nftables has `ip` and `ip6` for what they keep there. */
+export type FilterProgram = 'iptables' | 'ip6tables'
+
+/** `iptables -S` (filter table), or the same of `ip6tables`. */
+export function chainsOfIptables(listing: string, program: FilterProgram = 'iptables'): FirewallChain[] {
   const lines = listing.split('\n')
   const rulesOf = (chain: string): string[] => lines.filter((line) => line.startsWith(`-A ${chain} `))
   return (['FORWARD', 'INPUT', 'OUTPUT'] as const).flatMap((chain) => {
@@ -36,7 +39,7 @@ export function chainsOfIptables(listing: string): FirewallChain[] {
       return inside.length === 0 ? [iptablesRule(line, chain)] : inside.map((one) => iptablesRule(one, target))
     })
     const hook = ({ FORWARD: 'forward', INPUT: 'input', OUTPUT: 'output' } as const)[chain]
-    return [{ name: `iptables ${chain}`, hook, policy: policy === 'DROP' ? 'drop' : 'accept', rules } as const]
+    return [{ name: `${program} ${chain}`, hook, policy: policy === 'DROP' ? 'drop' : 'accept', rules } as const]
   })
 }
 
@@ -65,16 +68,20 @@ interface NftItem {
 /** Chains that `iptables` keeps in nftables: they are read with iptables itself. */
 const OF_IPTABLES = /^(ip|ip6) (filter|nat|mangle|raw|security)$/
 
-/** `nft -j list ruleset`. `withIptables`: whether iptables was read too. @throws SyntaxError */
-export function chainsOfNft(json: string, withIptables: boolean): FirewallChain[] {
+/**
+ * `nft -j list ruleset`: the chains that packets of the program's family pass. `programRead`: whether the program was asked
+ * for its own. @throws SyntaxError
+ */
+export function chainsOfNft(json: string, program: FilterProgram, programRead: boolean): FirewallChain[] {
+  const family = program === 'iptables' ? 'ip' : 'ip6'
   const { nftables = [] } = JSON.parse(json) as { nftables?: readonly NftItem[] }
   const rules = nftables.flatMap(({ rule }) => (rule === undefined ? [] : [rule]))
   const chains: FirewallChain[] = []
   for (const { chain } of nftables) {
     const hook = HOOKS.find((one) => one === chain?.hook)
     if (chain === undefined || hook === undefined) continue
-    if (chain.family === 'bridge' || chain.family === 'ip6' || chain.family === 'netdev') continue
-    if (withIptables && OF_IPTABLES.test(`${chain.family} ${chain.table}`)) continue
+    if (chain.family !== family && chain.family !== 'inet') continue
+    if (programRead && OF_IPTABLES.test(`${chain.family} ${chain.table}`)) continue
     const same = rules.filter((rule) => rule.family === chain.family && rule.table === chain.table)
     const own = same.filter((rule) => rule.chain === chain.name)
     const followed = own.flatMap((rule) => {
@@ -98,7 +105,7 @@ export function chainsOfNft(json: string, withIptables: boolean): FirewallChain[
 }
 
 /** Whether the chain lets forwarded packets of the network pass: by its policy, or by a rule that names it. */
-export function forwards(chain: FirewallChain, network: Ipv4Prefix, devices: readonly string[]): boolean {
+export function forwards(chain: FirewallChain, network: Prefix, devices: readonly string[]): boolean {
   if (chain.policy === 'accept') return true
   return chain.rules.some(
     ({ accepts, everything, text }) =>
@@ -126,21 +133,24 @@ export function dropsPort({ rules }: FirewallChain, port: number, peers: readonl
 
 const NAMES_SOURCE = / (-s|--source|--match-set) |"saddr"|"set"/
 const NEGATES = / ! |"!="/
-const OTHER_TRAFFIC = / -p (tcp|icmp)|"(tcp|icmp)"|[^c]state /
+const OTHER_TRAFFIC = / -p (tcp|icmp|ipv6-icmp)|"(tcp|icmp|icmpv6|ipv6-icmp)"|[^c]state /
 
 /** Names one of them, does not spare it, and does not speak of something else than datagrams. */
 function namesPeer(text: string, peers: readonly string[]): boolean {
   return !NEGATES.test(text) && !OTHER_TRAFFIC.test(text) && peers.some((peer) => namesWord(text, peer))
 }
 
-function namesNetwork(text: string, network: Ipv4Prefix): boolean {
-  const inText = [...text.matchAll(/(\d+\.\d+\.\d+\.\d+)(?:\/(\d+)|","len":(\d+))?/g)]
+function namesNetwork(text: string, network: Prefix): boolean {
+  const inText = [...text.matchAll(/(\d+\.\d+\.\d+\.\d+|[\da-f]*:[\da-f:.]*)(?:\/(\d+)|","len":(\d+))?/gi)]
   return inText.some(([, address, slash, length]) => {
-    const prefix = parsePrefix(`${address}/${slash ?? length ?? 32}`)
+    const written = slash ?? length
+    const prefix = parsePrefix(`${address}/${written ?? 32}`) ?? parseIpv6Prefix(`${address}/${written ?? 128}`)
     return prefix !== null && containsPrefix(prefix, network)
   })
 }
 
 function namesWord(text: string, word: string): boolean {
-  return new RegExp(`(?<![\\w.])${word.replace(/[.+]/g, '\\$&')}(?![\\w.])`).test(text)
+  // An IPv6 address goes on behind a colon; in front of a port there is one in JSON.
+  const inside = word.includes(':') ? '[\\w.:]' : '[\\w.]'
+  return new RegExp(`(?<!${inside})${word.replace(/[.+]/g, '\\$&')}(?!${inside})`).test(text)
 }

@@ -10,9 +10,11 @@ import { readFeatures } from '../host/ethtool.ts'
 import { type LinkInfo, type RouteInfo, showJson } from '../host/ip.ts'
 import { sharesNetwork } from '../host/network-namespace.ts'
 import type { CniConfig, Facts, Looked } from './facts.ts'
-import { chainsOfIptables, chainsOfNft, type FirewallChain } from './firewall-chains.ts'
+import { chainsOfIptables, chainsOfNft, type FilterProgram, type FirewallChain } from './firewall-chains.ts'
 import { readSystem, storageProblem } from './gather-system.ts'
+import { lookAtLargePackets } from './large-packets.ts'
 import { askNodeView, type NodeView } from './node-view.ts'
+import { placeOf, realTools } from './place.ts'
 import { parseManaged, parsePorts } from './program-output.ts'
 import { socketAnswers } from './socket-answer.ts'
 
@@ -20,6 +22,8 @@ export interface GatherOptions {
   readonly stateDirectory: string
   readonly subnetFile: string
   readonly cniDirectory: string
+  /** Whether a few peers are asked for large packets. */
+  readonly askPeers: boolean
   /** Files that a container engine may have its options in. */
   readonly engineOptionFiles: readonly string[]
 }
@@ -41,23 +45,20 @@ export async function gatherFacts(options: GatherOptions): Promise<Facts> {
   const elsewhere = pid !== null && !sharesNetwork(pid)
   const underlay = view.status?.node?.underlayInterface
   /** Of another network namespace nothing is said here: it would be said of the wrong host. */
-  const lookHere = <T>(read: () => Promise<T>) =>
+  const lookHere: LookHere = <T>(read: () => Promise<T>) =>
     elsewhere ? Promise.resolve(unknown<T>('the daemon lives in another network namespace')) : look(read)
-  const [links, routes, offloads, udpPorts, firewall, managed, apiAnswers, laterCounters, system] = await Promise.all([
-    lookHere(() => showJson<LinkInfo>('ip', ['address', 'show'])),
-    lookHere(() => showJson<RouteInfo>('ip', ['-4', 'route', 'show'])),
-    underlay === undefined
-      ? unknown<Record<string, boolean>>('no daemon has named an underlay interface')
-      : lookHere(() => readFeatures(underlay)),
-    lookHere(async () => parsePorts(await run(['ss', '-Hulnp'], { timeoutMs: PROGRAM_MS }))),
-    lookHere(readFirewall),
+  const [network, filters, managed, apiAnswers, laterCounters, system] = await Promise.all([
+    readNetwork(underlay, lookHere),
+    readFilters(lookHere),
     lookHere(readManaged),
     look(() => socketAnswers(apiSocket)),
     sampleAgain(view),
     readSystem(pid),
   ])
   const daemonWords = pid === null ? unknown<string[]>('the daemon does not run') : await look(async () => wordsOf(pid))
-  const names = links.seen ? links.value.map(({ ifname }) => ifname) : []
+  // Only now: what becomes of such packets would count as traffic of pods.
+  const largePackets = options.askPeers && view.alive ? await lookHere(() => askForLargePackets(view)) : null
+  const names = network.links.seen ? network.links.value.map(({ ifname }) => ifname) : []
   return {
     ...system,
     now: Date.now(),
@@ -68,18 +69,36 @@ export async function gatherFacts(options: GatherOptions): Promise<Facts> {
     apiAnswers,
     stateProblem: system.root ? storageProblem(options.stateDirectory) : null,
     laterCounters,
-    links,
-    routes,
+    ...network,
+    ...filters,
     settings: elsewhere ? new Map() : readSettings(names),
-    offloads,
-    udpPorts,
-    firewall,
     managed,
+    largePackets,
     subnetFilePath: options.subnetFile,
     subnetFile: await look(async () => readOrNull(options.subnetFile)),
     engineOptions: readEngineOptions(daemonWords, options.engineOptionFiles),
     cniConfigs: readCniConfigs(options.cniDirectory),
   }
+}
+
+type LookHere = <T>(read: () => Promise<T>) => Promise<Looked<T>>
+
+async function readNetwork(underlay: string | undefined, lookHere: LookHere) {
+  const [links, routes, ipv6Routes, offloads, udpPorts] = await Promise.all([
+    lookHere(() => showJson<LinkInfo>('ip', ['address', 'show'])),
+    lookHere(() => showJson<RouteInfo>('ip', ['-4', 'route', 'show'])),
+    lookHere(() => showJson<RouteInfo>('ip', ['-6', 'route', 'show'])),
+    underlay === undefined
+      ? unknown<Record<string, boolean>>('no daemon has named an underlay interface')
+      : lookHere(() => readFeatures(underlay)),
+    lookHere(async () => parsePorts(await run(['ss', '-Hulnp'], { timeoutMs: PROGRAM_MS }))),
+  ])
+  return { links, routes, ipv6Routes, offloads, udpPorts }
+}
+
+async function askForLargePackets(view: NodeView) {
+  const place = await placeOf(view.status)
+  return place === null ? [] : lookAtLargePackets(view, place, realTools(view.status))
 }
 
 const unknown = <T>(why: string): Looked<T> => ({ seen: false, why })
@@ -101,14 +120,27 @@ async function sampleAgain({ status, alive, stateDirectory }: NodeView): Promise
   return (await askNodeView(stateDirectory)).status?.counters ?? null
 }
 
-/** Both ways to filter packets; one of them is enough to have seen something. */
-async function readFirewall(): Promise<readonly FirewallChain[]> {
-  const iptables = await look(async () => chainsOfIptables(await run(['iptables', '-S'], { timeoutMs: PROGRAM_MS })))
-  const nft = await look(async () => {
-    return chainsOfNft(await run(['nft', '-j', 'list', 'ruleset'], { timeoutMs: PROGRAM_MS }), iptables.seen)
+/** Both ways to filter packets, for each family; one of them is enough to have seen something. */
+async function readFilters(lookHere: LookHere): Promise<Pick<Facts, 'firewall' | 'ipv6Firewall'>> {
+  const ruleset = lookHere(() => run(['nft', '-j', 'list', 'ruleset'], { timeoutMs: PROGRAM_MS }))
+  const [firewall, ipv6Firewall] = await Promise.all([
+    lookHere(() => readFirewall('iptables', ruleset)),
+    lookHere(() => readFirewall('ip6tables', ruleset)),
+  ])
+  return { firewall, ipv6Firewall }
+}
+
+async function readFirewall(program: FilterProgram, ruleset: Promise<Looked<string>>): Promise<FirewallChain[]> {
+  const ofProgram = await look(async () => {
+    return chainsOfIptables(await run([program, '-S'], { timeoutMs: PROGRAM_MS }), program)
   })
-  if (!iptables.seen && !nft.seen) throw new Error(nft.why)
-  return [iptables, nft].flatMap((one) => (one.seen ? one.value : []))
+  const listed = await ruleset
+  const nft = await look(async () => {
+    if (!listed.seen) throw new Error(listed.why)
+    return chainsOfNft(listed.value, program, ofProgram.seen)
+  })
+  if (!ofProgram.seen && !nft.seen) throw new Error(nft.why)
+  return [ofProgram, nft].flatMap((one) => (one.seen ? one.value : []))
 }
 
 /** Network managers that are not installed, or do not run, manage nothing. */

@@ -45,7 +45,7 @@ export function holeAdvice(place: LadderPlace, largest: number): string {
 }
 
 /** With DF set it is not the small path alone that makes a hole, but that nobody hears of it. */
-function unlessTold({ outerDf }: LadderPlace): string {
+export function unlessTold({ outerDf }: Pick<LadderPlace, 'outerDf'>): string {
   if (outerDf === 'clear') return ''
   return '; or let ICMP "fragmentation needed" of the routers reach the nodes; or run them with --outer-df clear'
 }

@@ -56,14 +56,13 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
     return rungs
   }
   const vtep = await askVtep(target.lease.publicIp, vtepAddress(target.subnet), underlay, options, options.place)
-  const silent = underlay.verdict === 'unproven' && vtep.verdict === 'bad'
-  add(silent ? { ...underlay, verdict: 'bad', next: silentUnderlay(publicIp, options.place) } : underlay)
+  add(withVtep(underlay, vtep, publicIp, options.place))
   if (add(vtep).verdict === 'bad') {
     skip(['sizes', 'pod-side'], 'nothing passes the tunnel')
     return rungs
   }
   const ipv6 = options.place.ipv6 ? ipv6VtepAddress(target.lease) : null
-  if (ipv6 !== null) add(await askIpv6(ipv6, target.lease, options, options.place))
+  if (ipv6 !== null) for (const rung of await askIpv6(ipv6, target.lease, options, options.place)) add(rung)
   const sizes = { vtep: vtepAddress(target.subnet), publicIp, underlayAnswers: underlay.verdict !== 'unproven' }
   add(await sizesRung(sizes, options.place, options))
   add(await podRung(gatewayAddress(target.subnet), target, options))
@@ -108,14 +107,18 @@ async function echoes(address: string, { tools, count, signal }: LadderOptions):
   return result.received > 0 || result.refusal !== '' ? result : tools.echo(address, options)
 }
 
-async function askUnderlay(publicIp: string, options: LadderOptions): Promise<Rung> {
+async function askUnderlay(
+  publicIp: string,
+  options: LadderOptions,
+  name: 'underlay' | 'underlay-ipv6' = 'underlay',
+): Promise<Rung> {
   const { tools, place } = options
   const [result, udp] = await Promise.all([
     echoes(publicIp, options),
     place === null || place.port === 0 ? ('silent' as const) : tools.askUdpPort(publicIp, place.port),
   ])
   const rung = (verdict: Verdict, text: string, next: string | null = null): Rung => {
-    return { name: 'underlay', verdict, text: `ICMP ${publicIp}: ${text}`, averageMs: result.averageMs, next }
+    return { name, verdict, text: `ICMP ${publicIp}: ${text}`, averageMs: result.averageMs, next }
   }
   if (udp === 'refused') {
     const port = place?.port ?? 0
@@ -134,8 +137,14 @@ async function askUnderlay(publicIp: string, options: LadderOptions): Promise<Ru
   return rung('unproven', 'no answer (ICMP may be blocked: not proven)')
 }
 
+/** Silence on the underlay proves something once the tunnel is silent as well. */
+function withVtep(underlay: Rung, vtep: Rung, publicIp: string, place: LadderPlace): Rung {
+  if (underlay.verdict !== 'unproven' || vtep.verdict !== 'bad') return underlay
+  return { ...underlay, verdict: 'bad', next: silentUnderlay(publicIp, place) }
+}
+
 function silentUnderlay(publicIp: string, { underlayInterface, port }: LadderPlace): string {
-  return `neither ICMP nor the tunnel answers: is ${publicIp} up? tcpdump -ni ${underlayInterface} 'host ${publicIp} and (icmp or udp port ${port})'`
+  return `neither ICMP nor the tunnel answers: is ${publicIp} up? tcpdump -ni ${underlayInterface} 'host ${publicIp} and (${publicIp.includes(':') ? 'icmp6' : 'icmp'} or udp port ${port})'`
 }
 
 async function askVtep(
@@ -172,10 +181,26 @@ async function strayRoute(address: string, tools: LadderTools, place: LadderPlac
   return `${what}, not into ${own}: ip route get ${address}; flannelette doctor names the route`
 }
 
-/** IPv6 of the pods: by the way of IPv4, which has answered by now, or by a tunnel of its own. */
+/** IPv6 of the pods: by the way of IPv4, which has answered by now, or by a tunnel of its own over an underlay of its own. */
 async function askIpv6(
   address: string,
+  lease: LeaseStatus,
+  options: LadderOptions,
+  place: LadderPlace,
+): Promise<Rung[]> {
+  const { publicIpv6 = null } = lease
+  if (publicIpv6 === null || place.ipv6Device === place.overlayDevice) {
+    return [await askIpv6Vtep(address, lease, null, options, place)]
+  }
+  const underlay = await askUnderlay(publicIpv6, options, 'underlay-ipv6')
+  const vtep = await askIpv6Vtep(address, lease, underlay, options, place)
+  return [withVtep(underlay, vtep, publicIpv6, place), vtep]
+}
+
+async function askIpv6Vtep(
+  address: string,
   { publicIp, publicIpv6 = null }: LeaseStatus,
+  underlay: Rung | null,
   options: LadderOptions,
   place: LadderPlace,
 ): Promise<Rung> {
@@ -186,10 +211,11 @@ async function askIpv6(
     return { name: 'vtep-ipv6', verdict, text: text + answered(result), averageMs, next: lossAdvice(result, publicIp) }
   }
   const there =
-    publicIpv6 === null
+    underlay === null
       ? `IPv4 passes, so look at IPv6 on ${publicIp}: ip -6 address show ${place.overlayDevice}; ip6tables -S INPUT`
       : `the tunnel over IPv4 passes, that over IPv6 does not: ping ${publicIpv6}; on ${publicIp}: tcpdump -ni any ip6 and udp port ${place.port}`
-  const next = (await strayRoute(address, options.tools, place)) ?? there
+  const seeFirst = underlay?.verdict === 'bad' ? 'see the underlay over IPv6 first; ' : ''
+  const next = (await strayRoute(address, options.tools, place)) ?? seeFirst + there
   const said = result.refusal === '' ? 'no answer' : result.refusal
   return { name: 'vtep-ipv6', verdict: 'bad', text: text + said, averageMs: null, next }
 }

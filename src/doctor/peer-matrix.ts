@@ -7,7 +7,7 @@ import { holeAdvice, toAnswer } from './ladder-sizes.ts'
 import { measure, type RulerResult } from './mtu-ruler.ts'
 import type { NodeView } from './node-view.ts'
 import type { LadderPlace, LadderTools } from './rung.ts'
-import { ipv6VtepAddress, subnetOf, vtepAddress } from './target.ts'
+import { answeringAddress, ipv6VtepAddress } from './target.ts'
 
 export interface PeerRow {
   readonly publicIp: string
@@ -50,13 +50,11 @@ async function askPeer(
   { overlayMtuBytes, overlayDevice, port, ipv6: hasIpv6 }: LadderPlace,
   { echo, askUdpPort }: LadderTools,
 ): Promise<PeerRow> {
-  const { publicIp, subnet: subnetText } = peer
-  const subnet = subnetOf(peer)
+  const { publicIp, subnet } = peer
   const ipv6Vtep = hasIpv6 && overlayDevice !== '' ? ipv6VtepAddress(peer) : null
   const ask = (address: string, more: Partial<EchoOptions> = {}) =>
     echo(address, { count: TRIES, waitMs: WAIT_MS, intervalMs: 100, ...more })
-  // Without a tunnel the host itself is all that surely answers there.
-  const vtep = subnet === null || overlayDevice === '' ? publicIp : vtepAddress(subnet)
+  const vtep = answeringAddress(peer, overlayDevice)
   const [udp, underlay, tunnel, whole, fragmented, ipv6] = await Promise.all([
     port === 0 ? 'silent' : askUdpPort(publicIp, port),
     ask(publicIp),
@@ -70,7 +68,7 @@ async function askPeer(
   const sizes = holed ? await measure(overlayMtuBytes, askSize) : null
   return {
     publicIp,
-    subnet: subnetText,
+    subnet,
     refused: udp === 'refused',
     underlayMs: underlay.averageMs,
     vtepMs: tunnel.averageMs,

@@ -3,8 +3,11 @@
 import type { EchoOptions, EchoResult } from '../host/echo.ts'
 import type { UdpAnswer } from '../host/udp-refusal.ts'
 
-/** `vtep-ipv6` only where both ends have an IPv6 half; `route` in place of `vtep` where no tunnel is used. */
-export type RungName = 'store' | 'underlay' | 'route' | 'vtep' | 'vtep-ipv6' | 'sizes' | 'pod-side'
+/**
+ * `vtep-ipv6` only where both ends have an IPv6 half, `underlay-ipv6` where that has a tunnel of its own; `route` in place of
+ * `vtep` where no tunnel is used.
+ */
+export type RungName = 'store' | 'underlay' | 'route' | 'vtep' | 'underlay-ipv6' | 'vtep-ipv6' | 'sizes' | 'pod-side'
 
 /**
  * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it

@@ -75,7 +75,13 @@ export function vtepAddress(subnet: Prefix): string {
   return formatAddress(subnet.address)
 }
 
-/** The same of its IPv6 half, `null` without one beside IPv4. */
+/** Who answers for a peer by the way that its pods' packets take: its VTEP; without a tunnel, surely the host alone. */
+export function answeringAddress(peer: Pick<LeaseStatus, 'publicIp' | 'subnet'>, overlayDevice: string): string {
+  const subnet = subnetOf(peer)
+  return subnet === null || overlayDevice === '' ? peer.publicIp : vtepAddress(subnet)
+}
+
+/** The VTEP of its IPv6 half, `null` without one beside IPv4. */
 export function ipv6VtepAddress({ subnet, ipv6Subnet }: Pick<LeaseStatus, 'subnet' | 'ipv6Subnet'>): string | null {
   const prefix = parseIpv6Prefix(ipv6Subnet ?? '')
   return prefix === null || ipv6Subnet === subnet ? null : formatAddress(prefix.address)

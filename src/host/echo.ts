@@ -29,7 +29,7 @@ export interface EchoResult {
 
 /** IP and ICMP headers without options. */
 const ECHO_HEADER_BYTES = 28
-const IPV6_ECHO_HEADER_BYTES = 48
+export const IPV6_ECHO_HEADER_BYTES = 48
 
 /** @throws FlanneletteError `host-command`, `not-permitted` when ping itself cannot work */
 export async function echo(address: string, options: EchoOptions, where: Pick<CommandOptions, 'namespace'> = {}) {

@@ -48,7 +48,7 @@ function daemonCommand(options: LabOptions, host: Pick<LabHost, 'name' | 'datapl
     ...['--state-dir', files.stateDirectory],
     ...['--subnet-file', files.subnetFile],
     ...['--dataplane', host.dataplane],
-    ...(host.dataplane === 'userspace' ? [] : checksum),
+    ...(host.dataplane === 'userspace' || options.backend !== 'vxlan' ? [] : checksum),
     ...options.daemonArguments,
   ]
 }

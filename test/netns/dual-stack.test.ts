@@ -1,7 +1,7 @@
 // Tunnels between IPv6 addresses of hosts, beside those over IPv4 or alone: leases, devices and rows in flannel's form,
 // pods of all kinds of hosts reaching each other by both families, and the bytes between the hosts.
 import { readdirSync, readFileSync } from 'node:fs'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import * as ethernet from '../../dataplane/wire/ethernet.ts'
 import { fold, sumPseudoHeader6, sumWords } from '../../dataplane/wire/internet-checksum.ts'
 import * as ipv6 from '../../dataplane/wire/ipv6.ts'
@@ -148,7 +148,8 @@ describe('hosts with a tunnel of each family', () => {
     const ladder = (await askInHost(lab(), 'host1', 'ping', 'host3', '--count', '1')).json
     const rungs = ladder.rungs as { name: string; verdict: string }[]
     expect(rungs.map(({ name, verdict }) => `${name} ${verdict}`)).toEqual([
-      ...['store good', 'underlay good', 'vtep good', 'vtep-ipv6 good', 'sizes good', 'pod-side good'],
+      ...['store good', 'underlay good', 'vtep good', 'underlay-ipv6 good', 'vtep-ipv6 good'],
+      ...['sizes good', 'pod-side good'],
     ])
     const { json } = await askInHost(lab(), 'host1', 'doctor', '--peers')
     const bad = (json.findings as { severity: string }[]).filter(({ severity }) => severity === 'error')
@@ -161,6 +162,26 @@ describe('hosts with a tunnel of each family', () => {
       fragmented: true,
     }
     expect(json.peers).toMatchObject([row, row, row])
+  })
+
+  test('are warned of rules and routes of IPv6 that take packets away, as of IPv4', async () => {
+    const shell = (line: string) => lab().exec('host1', ['bash', '-c', line])
+    onTestFinished(async () => {
+      await shell('ip -6 route del fd00:10:244:3::/64 dev eth0; ip6tables -D INPUT 1; ip6tables -P FORWARD ACCEPT')
+    })
+    // The policy alone is no fault: our own rules accept the network.
+    await shell(`ip -6 route add fd00:10:244:3::/64 dev eth0; ip6tables -I INPUT -p udp --dport ${PORT} -j DROP
+      ip6tables -P FORWARD DROP`)
+    const { json } = await askInHost(lab(), 'host1', 'doctor')
+    const bad = (json.findings as { severity: string; message: string }[]).filter(
+      ({ severity }) => severity === 'error',
+    )
+    expect(bad.map(({ message }) => message)).toEqual([
+      `ip6tables INPUT has a rule that drops the tunnel (UDP port ${PORT})`,
+      expect.stringMatching(
+        /^fd00:10:244:3::\/64 of the pod network leads to eth0, .* 192\.168\.56\.13 are not reached/,
+      ),
+    ])
   })
 
   test('are looked at as one: peers by both addresses, books of both devices', async () => {
@@ -199,7 +220,10 @@ describe('hosts with a tunnel of each family', () => {
     expect(await lab().ping('pod1.1', 'pod2.1', { family: 6, count: 1 })).toMatchObject({ received: 0 })
     const { json } = await askInHost(lab(), 'host1', 'ping', 'host2', '--count', '1')
     const failed = (json.rungs as { name: string; verdict: string }[]).filter(({ verdict }) => verdict === 'bad')
-    expect(failed).toMatchObject([{ name: 'vtep-ipv6', next: expect.stringContaining(`ping ${UNDERLAY(2)}`) }])
+    expect(failed).toMatchObject([
+      { name: 'underlay-ipv6', next: expect.stringContaining(UNDERLAY(2)) },
+      { name: 'vtep-ipv6', next: expect.stringContaining(`ping ${UNDERLAY(2)}`) },
+    ])
     await lab().exec('host2', ['ip', '-6', 'address', 'add', `${UNDERLAY(2)}/64`, 'dev', 'eth0', 'nodad'])
     await eventually(() => expect(lab().host('host2').status?.state).toBe('ready'))
     expect(await lab().ping('pod1.1', 'pod2.1', { family: 6, count: 2 })).toMatchObject({ received: 2 })

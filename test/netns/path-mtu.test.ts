@@ -54,9 +54,18 @@ describe('with DF set', () => {
     expect(ping.rungs[3].text).toBe(`${WHOLE} passes, ${WHOLE + 1} to 1450 vanish; expected 1450 (1500 − 50)`)
     expect(ping.rungs[3].next).toMatch(/set Backend\.MTU to 1400.*let ICMP "fragmentation needed".*--outer-df clear/)
     expect(exitCode).toBe(1)
-    const { json: doctor } = await askInHost(lab(), 'host1', 'doctor', '--peers')
-    const found = doctor.findings.filter(({ severity }: { severity: string }) => severity === 'error')
-    expect(found).toMatchObject([
+    const errorsOf = async (...words: string[]) => {
+      const { json: doctor } = await askInHost(lab(), 'host1', 'doctor', ...words)
+      return doctor.findings.filter(({ severity }: { severity: string }) => severity === 'error')
+    }
+    expect(await errorsOf()).toMatchObject([
+      {
+        check: 'large-packets',
+        message: expect.stringMatching(/^large packets to 192\.168\.56\.12 .* vanish: .* those of 1450 bytes are not/),
+        remedy: expect.stringContaining('flannelette ping 192.168.56.12'),
+      },
+    ])
+    expect(await errorsOf('--peers')).toMatchObject([
       {
         check: 'peer-matrix',
         message: expect.stringContaining(`up to ${WHOLE} bytes, those of ${WHOLE + 1} to 1450 vanish`),
@@ -82,6 +91,10 @@ describe('with DF set', () => {
     await lab().exec('pod1.1', ['ip', 'route', 'flush', 'cache'])
     const delivered = [...sizes, 3000].map((size) => [size, 'delivered'])
     expect(await sweep(lab(), 'pod1.1', 'pod2.1', [...sizes, 3000], 'dont')).toEqual(delivered)
+    // Nor is it a hole for doctor.
+    const { json } = await askInHost(lab(), 'host1', 'doctor')
+    const found = json.findings.find(({ check }: { check: string }) => check === 'large-packets')
+    expect(found).toMatchObject({ severity: 'ok', message: expect.stringContaining('192.168.56.12') })
     await eventually(() => expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 }))
   })
 

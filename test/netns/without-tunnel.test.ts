@@ -15,16 +15,18 @@ function addressIn(host: Host): string {
   return subnet
 }
 
-test('alloc is a lease and subnet.env with the interface’s MTU; nothing on the host changes', async () => {
+test('alloc is a lease and subnet.env with the interface’s MTU; nothing on the host changes, and DF of a tunnel is told to have no effect', async () => {
   const [first] = twoHosts()
   writeConfig(first.store, { Network: NETWORK, Backend: { Type: 'alloc' } })
   const before = traceOf(first)
-  const daemon = startDaemon(first)
+  const daemon = startDaemon(first, ['--outer-df', 'set'])
   await daemon.ready(0)
   expect(daemon.status).toMatchObject({ dataplane: 'none', driver: 'none', lease: { backendType: '' } })
   expect({ ...traceOf(first), subnetFile: null }).toEqual(before)
   expect(readFileSync(first.subnetFile, 'utf8')).toContain('FLANNEL_MTU=1500\n')
-  expect(daemon.complaints).toEqual([])
+  expect(daemon.complaints).toEqual([
+    expect.stringMatching(/"option-without-effect".*--outer-df has no effect: the backend alloc has no tunnel/),
+  ])
   expect(await daemon.end('SIGTERM')).toMatchObject({ exitCode: 0 })
 })
 

@@ -1,6 +1,7 @@
 // A healthy host as doctor's facts, and ways to spoil one thing at a time.
 import type { DaemonStatus } from '../../src/daemon/status-file.ts'
 import type { Facts } from '../../src/doctor/facts.ts'
+import type { SizeLook } from '../../src/doctor/large-packets.ts'
 import type { PeerView } from '../../src/doctor/node-view.ts'
 import type { LinkInfo, RouteInfo } from '../../src/host/ip.ts'
 
@@ -66,7 +67,52 @@ export function status(more: Partial<DaemonStatus> = {}): DaemonStatus {
 }
 
 export const withNode = (more: Partial<Node>): Facts => withStatus({ node: { ...NODE, ...more } })
+/** The same with IPv6 beside IPv4, by a tunnel of its own. */
+export function withIpv6(more: Partial<Facts> = {}, status: Partial<DaemonStatus> = {}): Facts {
+  const ipv6Device = { device: 'flannel-v6.1', mac: '0a:06:00:00:00:01', underlayAddress: '2001:db8::1', mtu: 1430 }
+  const node = { ...NODE, overlayIpv6: 'fd00:10:244:1::', ipv6Network: 'fd00:10:244::/48', ipv6Device }
+  const half = (number: number) => ({
+    ipv6Subnet: `fd00:10:244:${number}::/64`,
+    publicIpv6: `2001:db8::${number}`,
+  })
+  const peers = [2, 3].map((number) => peer(number, half(number))) as unknown as DaemonStatus['peers']
+  const subnetFile = { seen: true, value: `${SUBNET_FILE}${IPV6_SUBNET_FILE}` } as const
+  const facts = { links: links(...IPV6_LINKS), subnetFile, ...more }
+  return withStatus({ node, lease: { ...LEASE, ...half(1) }, peers, ...status }, facts)
+}
+
+/** The same with nothing but IPv6. */
+export function withIpv6Alone(more: Partial<Facts> = {}): Facts {
+  const network = 'fd00:10:244::/48'
+  const own = { device: 'flannel-v6.1', underlayAddress: '2001:db8::1', overlayAddress: 'fd00:10:244:1::', mtu: 1430 }
+  const node = { ...NODE, ...own, network, overlayIpv6: 'fd00:10:244:1::', ipv6Network: network }
+  const lease = (number: number) => {
+    const [subnet, publicIp] = [`fd00:10:244:${number}::/64`, `2001:db8::${number}`]
+    return { subnet, ipv6Subnet: subnet, publicIp, publicIpv6: publicIp }
+  }
+  const peers = [2, 3].map((number) => peer(number, lease(number))) as unknown as DaemonStatus['peers']
+  const tooMuch = ['flannel.1', 'cni0']
+  const value = [...LINKS.filter(({ ifname }) => !['eth0', ...tooMuch].includes(ifname)), ...IPV6_LINKS]
+  const facts: Partial<Facts> = {
+    links: { seen: true, value },
+    subnetFile: { seen: true, value: `${IPV6_SUBNET_FILE}FLANNEL_MTU=1430\nFLANNEL_IPMASQ=false\n` },
+    ...more,
+  }
+  return withStatus({ node, lease: { ...LEASE, ...lease(1) }, peers }, facts)
+}
+
 export const withLease = (more: Partial<OwnLease>): Facts => withStatus({ lease: { ...LEASE, ...more } })
+
+/** What came of a small packet and a large one to a peer, with one difference. */
+export function look(number: number, more: Partial<SizeLook> = {}): SizeLook {
+  const way = {
+    publicIp: `192.0.2.${number}`,
+    subnet: `10.244.${number}.0/24`,
+    address: `10.244.${number}.0`,
+    bytes: 1450,
+  }
+  return { ...way, smallPasses: true, largePasses: true, limitBytes: null, ...more }
+}
 
 /** Facts of a host whose running daemon says something else. */
 export function withStatus(more: Partial<DaemonStatus>, facts: Partial<Facts> = {}): Facts {
@@ -80,6 +126,7 @@ export function withoutDaemon(facts: Partial<Facts> = {}): Facts {
   return healthy({
     view: { ...view, alive: false },
     daemonWords: { seen: false, why: 'the daemon does not run' },
+    largePackets: null,
     ...facts,
   })
 }
@@ -96,7 +143,7 @@ export function link(ifname: string, more: Partial<LinkInfo> = {}): LinkInfo {
 
 export function address(text: string): NonNullable<LinkInfo['addr_info']>[number] {
   const [local = '', length = '32'] = text.split('/')
-  return { family: 'inet', local, prefixlen: Number(length), scope: 'global' }
+  return { family: local.includes(':') ? 'inet6' : 'inet', local, prefixlen: Number(length), scope: 'global' }
 }
 
 export const LINKS: readonly LinkInfo[] = [
@@ -109,6 +156,12 @@ export const LINKS: readonly LinkInfo[] = [
     addr_info: [address('10.244.1.0/32')],
   }),
   link('cni0', { mtu: 1450, linkinfo: { info_kind: 'bridge' }, addr_info: [address('10.244.1.1/24')] }),
+]
+
+/** What is other, or more, where IPv6 has a device of its own. */
+const IPV6_LINKS: readonly LinkInfo[] = [
+  link('eth0', { addr_info: [address('192.0.2.1/24'), address('2001:db8::1/64')] }),
+  link('flannel-v6.1', { ...LINKS[2], ifname: 'flannel-v6.1', mtu: 1430, addr_info: [address('fd00:10:244:1::/128')] }),
 ]
 
 /** The links, with some of them changed or added. */
@@ -124,8 +177,18 @@ export const ROUTES: readonly RouteInfo[] = [
   { dst: '10.244.1.0/24', dev: 'cni0', protocol: 'kernel' },
 ]
 
+/** As a node with IPv6 on a device of its own has them. */
+export const IPV6_ROUTES: readonly RouteInfo[] = [
+  { dst: 'default', gateway: 'fe80::1', dev: 'eth0' },
+  { dst: '2001:db8::/64', dev: 'eth0', protocol: 'kernel' },
+  { dst: 'fd00:10:244::/48', dev: 'flannel-v6.1', protocol: '142' },
+  { dst: 'fd00:10:244:1::/64', dev: 'cni0', protocol: 'kernel' },
+  { dst: 'fe80::/64', dev: 'eth0', protocol: 'kernel' },
+]
+
 export const SETTINGS: readonly (readonly [string, string])[] = [
   ['net/ipv4/ip_forward', '1'],
+  ['net/ipv6/conf/all/forwarding', '1'],
   ['net/bridge/bridge-nf-call-iptables', '1'],
   ['net/ipv4/conf/all/rp_filter', '0'],
   ['net/ipv4/conf/flannel.1/rp_filter', '1'],
@@ -146,6 +209,8 @@ export const SUBNET_FILE = [
   'FLANNEL_IPMASQ=false',
   '',
 ].join('\n')
+
+const IPV6_SUBNET_FILE = 'FLANNEL_IPV6_NETWORK=fd00:10:244::/48\nFLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64\n'
 
 /** A host on which nothing is wrong, with one difference. */
 export function healthy(more: Partial<Facts> = {}): Facts {
@@ -175,10 +240,13 @@ export function healthy(more: Partial<Facts> = {}): Facts {
     laterCounters: null,
     links: { seen: true, value: LINKS },
     routes: { seen: true, value: ROUTES },
+    ipv6Routes: { seen: true, value: IPV6_ROUTES },
     settings: settings(),
     offloads: { seen: true, value: { 'generic-receive-offload': true, 'tx-udp-segmentation': true } },
     udpPorts: { seen: true, value: [{ port: 8472, address: '192.0.2.1', pid: PID, program: 'node' }] },
     firewall: { seen: true, value: [{ name: 'iptables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
+    ipv6Firewall: { seen: true, value: [{ name: 'ip6tables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
+    largePackets: { seen: true, value: [look(2), look(3)] },
     managed: { seen: true, value: [] },
     subnetFilePath: '/run/flannel/subnet.env',
     subnetFile: { seen: true, value: SUBNET_FILE },

@@ -2,18 +2,19 @@
 import {
   containsPrefix,
   formatPrefix,
-  type Ipv4Prefix,
   overlaps,
-  parseIpv4,
+  type Prefix,
   parsePrefix,
   samePrefix,
 } from '../../../dataplane/index.ts'
+import type { LeaseStatus } from '../../daemon/status-file.ts'
 import type { LinkInfo, RouteInfo } from '../../host/ip.ts'
 import { findNetworkOverlap, parseDestination } from '../../host/network-overlap.ts'
 import { judgeOverlayDevice } from '../../host/overlay-link.ts'
 import { isForeignRoute } from '../../host/route-place.ts'
 import { isOurPeerRoute } from '../../host/route-protocol.ts'
-import { overlayName, overlayNames } from '../facts.ts'
+import { type Facts, overlayName, overlayNames } from '../facts.ts'
+import { type CarriedFamily, carriedFamilies, type FamilySide, tunnelFamilies } from '../family.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import { forwards } from '../firewall-chains.ts'
 import { routeAdvice } from '../ladder-direct.ts'
@@ -76,31 +77,31 @@ function isForeignVtep(link: LinkInfo, names: readonly string[], port: number): 
 const networkRoute: Check = {
   id: 'network-route',
   group: 'overlay',
-  judge: ({ view, routes }) => {
-    const node = view.status?.node ?? null
-    if (node === null) return []
-    if (!routes.seen) return [unseen(`routes: ${routes.why}`)]
-    const network = parsePrefix(node.network)
-    const underlayAddress = parseIpv4(node.underlayAddress)
-    if (network === null || underlayAddress === null) return []
-    const { device: deviceName, underlayInterface } = node
-    const overlap = findNetworkOverlap({ network, deviceName, underlayInterface, underlayAddress }, routes.value)
-    const found: Remark[] = []
-    if (overlap !== null) {
-      found.push(error(`the pod network ${node.network} ${overlap}`, 'choose another Network, or delete that route'))
-    }
-    if (view.alive && view.status?.dataplane === 'userspace' && !hasNetworkRoute(routes.value, network, deviceName)) {
-      const message = `the route of ${node.network} into ${deviceName} is missing`
-      found.push(error(message, 'the daemon puts it back within seconds; who deletes it? ip monitor route'))
-    }
-    found.push(...insideRoutes(routes.value, network, deviceName, view))
-    return found.length === 0 ? [ok(`${node.network} leads into ${deviceName}`)] : found
-  },
+  judge: (facts) => carriedFamilies(facts).flatMap((one) => judgeNetworkRoute(one, facts.view)),
 }
 
-function hasNetworkRoute(routes: readonly RouteInfo[], network: Ipv4Prefix, device: string): boolean {
+function judgeNetworkRoute(one: CarriedFamily, view: NodeView): Remark[] {
+  const { family, routes, network, device: deviceName, underlayAddress } = one
+  if (!routes.seen) return [unseen(`routes of ${family}: ${routes.why}`)]
+  const underlayInterface = view.status?.node?.underlayInterface ?? ''
+  const overlap = findNetworkOverlap({ network, deviceName, underlayInterface, underlayAddress }, routes.value)
+  const text = formatPrefix(network)
+  const found: Remark[] = []
+  if (overlap !== null) {
+    const key = family === 'IPv4' ? 'Network' : 'IPv6Network'
+    found.push(error(`the pod network ${text} ${overlap}`, `choose another ${key}, or delete that route`))
+  }
+  if (view.alive && view.status?.dataplane === 'userspace' && !hasNetworkRoute(routes.value, network, deviceName)) {
+    const message = `the route of ${text} into ${deviceName} is missing`
+    found.push(error(message, 'the daemon puts it back within seconds; who deletes it? ip monitor route'))
+  }
+  found.push(...insideRoutes(routes.value, one, view))
+  return found.length === 0 ? [ok(`${text} leads into ${deviceName}`)] : found
+}
+
+function hasNetworkRoute(routes: readonly RouteInfo[], network: Prefix, device: string): boolean {
   return routes.some(({ dst, dev }) => {
-    const prefix = parsePrefix(dst)
+    const prefix = parseDestination(dst)
     return dev === device && prefix !== null && samePrefix(prefix, network)
   })
 }
@@ -108,29 +109,30 @@ function hasNetworkRoute(routes: readonly RouteInfo[], network: Ipv4Prefix, devi
 /** Routes of others that take parts of the pod network away from the tunnel: grave where a peer's pods are. */
 function insideRoutes(
   routes: readonly RouteInfo[],
-  network: Ipv4Prefix,
-  device: string,
+  { network, device, showRoutes }: CarriedFamily,
   { status, peers }: NodeView,
 ): Remark[] {
-  const own = parsePrefix(status?.lease?.subnet ?? '')
+  const own = halvesOf(status?.lease ?? null)
   return routes.flatMap((route) => {
     const { dst, dev, gateway, type } = route
     // A neighbour's pods, reached past the tunnel.
     if (isOurPeerRoute(route)) return []
     const prefix = parseDestination(dst)
     if (prefix === null || dev === device || samePrefix(prefix, network)) return []
-    if (!containsPrefix(network, prefix) || (own !== null && overlaps(own, prefix))) return []
+    if (!containsPrefix(network, prefix) || own.some((half) => overlaps(half, prefix))) return []
     const via = gateway === undefined ? '' : ` via ${gateway}`
     const whither = dev === undefined ? `nowhere (${type ?? 'no device'})` : `${via} to ${dev}`.trim()
     const message = `${formatPrefix(prefix)} of the pod network leads ${whither}, not into ${device}`
-    const remedy = `who made it? a container network? ip route show ${dst}; take another range there`
-    const hit = peers.filter(({ subnet }) => {
-      const taken = parsePrefix(subnet)
-      return taken !== null && overlaps(taken, prefix)
-    })
+    const remedy = `who made it? a container network? ${showRoutes} ${dst}; take another range there`
+    const hit = peers.filter((peer) => halvesOf(peer).some((half) => overlaps(half, prefix)))
     if (hit.length === 0) return [warning(message, remedy)]
     return [error(`${message}: pods of ${hit.map(({ publicIp }) => publicIp).join(', ')} are not reached`, remedy)]
   })
+}
+
+/** The subnets of a lease, of both families. */
+function halvesOf(lease: Pick<LeaseStatus, 'subnet' | 'ipv6Subnet'> | null): Prefix[] {
+  return [lease?.subnet, lease?.ipv6Subnet].flatMap((text) => parseDestination(text ?? '') ?? [])
 }
 
 /** Peers that are to be reached by routes, without a tunnel. */
@@ -180,30 +182,31 @@ const rpFilter: Check = {
 const ipForward: Check = {
   id: 'ip-forward',
   group: 'host',
-  judge: ({ settings, links, view }) => {
-    if (hasNoIpv4(view)) return [judgeIpv6Forwarding(settings.get('net/ipv6/conf/all/forwarding'))]
-    const value = settings.get('net/ipv4/ip_forward')
-    if (value === undefined) return [unseen('net.ipv4.ip_forward is not readable')]
-    if (value === '0') {
-      const message = 'net.ipv4.ip_forward is 0: packets of pods are not passed on'
-      return [error(message, 'sysctl -w net.ipv4.ip_forward=1, and in /etc/sysctl.d for the next boot')]
-    }
-    const names = links.seen
-      ? links.value.map(({ ifname }) => ifname).filter((name) => /^(cni|flannel)/.test(name))
-      : []
-    const closed = names.filter((name) => settings.get(`net/ipv4/conf/${name}/forwarding`) === '0')
-    if (closed.length === 0) return [ok('ip_forward is on')]
-    return closed.map((name) =>
-      error(
-        `${name} does not forward although ip_forward is 1`,
-        `sysctl -w net.ipv4.conf.${name.replace('.', '/')}.forwarding=1`,
-      ),
-    )
+  judge: (facts) => {
+    const carried = carriedFamilies(facts).map(({ family }) => family)
+    return [
+      ...(carried.length === 0 || carried.includes('IPv4') ? judgeIpv4Forwarding(facts) : []),
+      ...(carried.includes('IPv6') ? [judgeIpv6Forwarding(facts.settings.get('net/ipv6/conf/all/forwarding'))] : []),
+    ]
   },
 }
 
-function hasNoIpv4({ status }: NodeView): boolean {
-  return status?.node?.network.includes(':') === true
+function judgeIpv4Forwarding({ settings, links }: Facts): Remark[] {
+  const value = settings.get('net/ipv4/ip_forward')
+  if (value === undefined) return [unseen('net.ipv4.ip_forward is not readable')]
+  if (value === '0') {
+    const message = 'net.ipv4.ip_forward is 0: packets of pods are not passed on'
+    return [error(message, 'sysctl -w net.ipv4.ip_forward=1, and in /etc/sysctl.d for the next boot')]
+  }
+  const names = links.seen ? links.value.map(({ ifname }) => ifname).filter((name) => /^(cni|flannel)/.test(name)) : []
+  const closed = names.filter((name) => settings.get(`net/ipv4/conf/${name}/forwarding`) === '0')
+  if (closed.length === 0) return [ok('ip_forward is on')]
+  return closed.map((name) =>
+    error(
+      `${name} does not forward although ip_forward is 1`,
+      `sysctl -w net.ipv4.conf.${name.replace('.', '/')}.forwarding=1`,
+    ),
+  )
 }
 
 function judgeIpv6Forwarding(value: string | undefined): Remark {
@@ -217,26 +220,33 @@ const forwardPolicy: Check = {
   id: 'forward-policy',
   group: 'host',
   judge: (facts) => {
-    const { firewall, view } = facts
-    if (hasNoIpv4(view)) return [unseen('firewall: rules of IPv6 are not looked at')]
-    if (!firewall.seen) return [unseen(`firewall: ${firewall.why}`)]
-    const network = parsePrefix(view.status?.node?.network ?? '') ?? NO_NETWORK
-    const devices = [overlayName(facts), 'cni0']
-    const closed = firewall.value.filter((chain) => chain.hook === 'forward' && !forwards(chain, network, devices))
-    if (closed.length === 0) return [ok('no firewall chain drops forwarded packets of pods by default')]
-    const cidr = view.status?.node?.network ?? 'NETWORK'
-    return closed.map(({ name }) => {
-      const message = `${name} drops by default and no rule accepts ${cidr}: pods of other hosts are not reached`
-      const remedy = name.startsWith('iptables')
-        ? `iptables -I FORWARD -s ${cidr} -j ACCEPT; iptables -I FORWARD -d ${cidr} -j ACCEPT`
-        : `add to that chain: ip saddr ${cidr} accept; ip daddr ${cidr} accept`
-      return view.alive ? error(message, remedy) : warning(message, remedy)
-    })
+    const carried = carriedFamilies(facts)
+    if (carried.length > 0) return carried.flatMap((one) => judgeForwarding(one, one.network, facts))
+    return tunnelFamilies(facts).flatMap((side) => judgeForwarding(side, null, facts))
   },
 }
 
-/** Contained in nothing but "everything". */
-const NO_NETWORK: Ipv4Prefix = { address: 0, length: 0 }
+/** `network`: `null` while no daemon has named it; then only what accepts everything will do. */
+function judgeForwarding(side: FamilySide, network: Prefix | null, facts: Facts): Remark[] {
+  const { firewall, filterProgram, family } = side
+  if (!firewall.seen) return [unseen(`firewall (${family}): ${firewall.why}`)]
+  const devices = [...overlayNames(facts).filter((name) => name !== ''), 'cni0']
+  const wanted = network ?? EVERYTHING
+  const closed = firewall.value.filter((chain) => chain.hook === 'forward' && !forwards(chain, wanted, devices))
+  if (closed.length === 0) return [ok(`no firewall chain drops forwarded packets of pods by default (${family})`)]
+  const cidr = network === null ? 'NETWORK' : formatPrefix(network)
+  const word = family === 'IPv4' ? 'ip' : 'ip6'
+  return closed.map(({ name }) => {
+    const message = `${name} drops by default and no rule accepts ${cidr}: pods of other hosts are not reached`
+    const remedy = name.startsWith(filterProgram)
+      ? `${filterProgram} -I FORWARD -s ${cidr} -j ACCEPT; ${filterProgram} -I FORWARD -d ${cidr} -j ACCEPT`
+      : `add to that chain: ${word} saddr ${cidr} accept; ${word} daddr ${cidr} accept`
+    return facts.view.alive ? error(message, remedy) : warning(message, remedy)
+  })
+}
+
+/** Contained in nothing but itself. */
+const EVERYTHING: Prefix = { address: 0, length: 0 }
 
 const bridgeNetfilter: Check = {
   id: 'br-netfilter',

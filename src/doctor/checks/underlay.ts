@@ -1,9 +1,14 @@
 // Checks of the interface that carries the tunnel: its sizes, its offloads, the UDP port and who may reach it.
 import { formatAddress } from '../../../dataplane/index.ts'
+import { overheadBytes } from '../../config/mtu.ts'
+import { IPV6_ECHO_HEADER_BYTES } from '../../host/echo.ts'
 import { chooseUnderlay } from '../../host/underlay-interface.ts'
-import type { Facts } from '../facts.ts'
+import { type FamilySide, saidOnce, tunnelFamilies } from '../family.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import { admitsPort, dropsPort } from '../firewall-chains.ts'
+import { unlessTold } from '../ladder-sizes.ts'
+import { isHole } from '../large-packets.ts'
+import type { NodeView } from '../node-view.ts'
 import { overheadOf } from '../place.ts'
 import type { Check } from './check.ts'
 
@@ -82,6 +87,38 @@ const mtu: Check = {
     }
     return found.some(({ severity }) => severity !== 'note') ? found : [...found, ok(`MTU ${node.mtu} = ${sum}`)]
   },
+}
+
+/** What passes is measured by commands that take their time; doctor says which. */
+const largePackets: Check = {
+  id: 'large-packets',
+  group: 'underlay',
+  judge: ({ view, largePackets: looked }) => {
+    if (looked === null) return []
+    if (!looked.seen) return [unseen(`large packets: ${looked.why}`)]
+    const answering = looked.value.filter(({ smallPasses }) => smallPasses)
+    if (looked.value.length === 0) return []
+    if (answering.length === 0) return [note('large packets: no peer that was asked answers')]
+    const holes = answering.filter(isHole)
+    if (holes.length === 0)
+      return [ok(`no large packets vanish on the way to ${answering.map(({ publicIp }) => publicIp).join(', ')}`)]
+    return holes.map(({ publicIp, subnet, address, bytes }) => {
+      const message = `large packets to ${publicIp} (${subnet}) vanish: small ones are answered, those of ${bytes} bytes are not, and nobody names a limit`
+      const bySecondTunnel = publicIp.includes(':') && view.status?.node?.ipv6Device != null
+      const measure = bySecondTunnel ? byHand(address) : byCommand(publicIp)
+      const orTold = unlessTold({ outerDf: view.status?.outerDf ?? 'clear' })
+      return error(message, `set Backend.MTU on all nodes to what the underlay passes${orTold}; ${measure}`)
+    })
+  },
+}
+
+const byCommand = (publicIp: string) =>
+  `flannelette ping ${publicIp} measures it, flannelette doctor --peers for all peers`
+
+/** Of two tunnels the commands measure that over IPv4. */
+function byHand(address: string): string {
+  const more = IPV6_ECHO_HEADER_BYTES + overheadBytes('vxlan', true)
+  return `ping -M do -s N ${address} finds the largest N that passes, and the underlay passes ${more} bytes more`
 }
 
 function isPodBridge(device: string) {
@@ -165,35 +202,36 @@ const NAMED_PEERS = 8
 const firewallPort: Check = {
   id: 'firewall-port',
   group: 'underlay',
-  judge: (facts) => {
-    const { firewall } = facts
-    const wanted = facts.view.status?.node?.port ?? 8472
-    if (!firewall.seen) return [unseen(`firewall: ${firewall.why}`)]
-    const closed = firewall.value.filter((chain) => chain.hook === 'input' && !admitsPort(chain, wanted))
-    const peers = peersText(facts)
-    const addresses = facts.view.peers.map(({ publicIp }) => publicIp)
-    const dropping = firewall.value.filter((chain) => chain.hook !== 'forward' && dropsPort(chain, wanted, addresses))
-    if (dropping.length > 0) return dropping.map(({ name }) => portDropped(name, wanted))
-    if (closed.length === 0) return [ok(`the firewall lets UDP ${wanted} in; needed from ${peers}`)]
-    const message = `${closed.map(({ name }) => name).join(', ')} drops by default and no rule names UDP port ${wanted}`
-    return [warning(message, `iptables -I INPUT -p udp --dport ${wanted} -j ACCEPT, or by name for ${peers}`)]
-  },
+  judge: (facts) => saidOnce(tunnelFamilies(facts).flatMap((side) => judgePort(side, facts.view))),
+}
+
+function judgePort({ family, firewall, filterProgram }: FamilySide, { status, peers }: NodeView): Remark[] {
+  const wanted = status?.node?.port ?? 8472
+  if (!firewall.seen) return [unseen(`firewall (${family}): ${firewall.why}`)]
+  const closed = firewall.value.filter((chain) => chain.hook === 'input' && !admitsPort(chain, wanted))
+  const ofPeers = peers.flatMap(({ publicIp, publicIpv6 }) => [publicIp, ...(publicIpv6 ? [publicIpv6] : [])])
+  const addresses = [...new Set(ofPeers)].filter((one) => one.includes(':') === (family === 'IPv6'))
+  const dropping = firewall.value.filter((chain) => chain.hook !== 'forward' && dropsPort(chain, wanted, addresses))
+  if (dropping.length > 0) return dropping.map(({ name }) => portDropped(name, wanted))
+  const from = peersText(addresses)
+  if (closed.length === 0) return [ok(`the firewall lets UDP ${wanted} in; needed from ${from}`)]
+  const message = `${closed.map(({ name }) => name).join(', ')} drops by default and no rule names UDP port ${wanted}`
+  return [warning(message, `${filterProgram} -I INPUT -p udp --dport ${wanted} -j ACCEPT, or by name for ${from}`)]
 }
 
 function portDropped(chain: string, port: number): Remark {
   const [program, family, ...rest] = chain.split(' ')
-  const see = program === 'nft' ? `nft -a list chain ${family} ${rest.join(' ')}` : `iptables -S ${family}`
+  const see = program === 'nft' ? `nft -a list chain ${family} ${rest.join(' ')}` : `${program} -S ${family}`
   return error(
     `${chain} has a rule that drops the tunnel (UDP port ${port})`,
     `${see} shows it; delete it, or accept peers before it`,
   )
 }
 
-function peersText({ view }: Facts): string {
-  const addresses = [...new Set(view.peers.map(({ publicIp }) => publicIp))]
+function peersText(addresses: readonly string[]): string {
   if (addresses.length === 0) return 'every node'
   const rest = addresses.length - NAMED_PEERS
   return `${addresses.slice(0, NAMED_PEERS).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
 }
 
-export const UNDERLAY_CHECKS: readonly Check[] = [underlayInterface, mtu, offloads, port, firewallPort]
+export const UNDERLAY_CHECKS: readonly Check[] = [underlayInterface, mtu, largePackets, offloads, port, firewallPort]

@@ -124,6 +124,19 @@ test('DF is for the drivers whose kernel says which packet was too large, and no
   expect(optionsOf({ driver: 'raw' }).outerDf).toBe('clear')
 })
 
+test('flags that were set and that only a tunnel looks at are known by name, where the chosen dataplane looks at them', () => {
+  const flags = { 'outer-df': 'set', workers: '2', 'ip-masq': 'true' }
+  expect(optionsOf(flags).tunnelFlags).toEqual(['--outer-df', '--workers'])
+  expect(optionsOf({ 'outer-df': 'clear' }).tunnelFlags).toEqual([])
+  expect(optionsOf({ dataplane: 'kernel', workers: '2', 'udp-checksum': 'off' }).tunnelFlags).toEqual([
+    '--udp-checksum',
+  ])
+  expect(optionsOf({ dataplane: 'auto', workers: '2', 'udp-checksum': 'off' }).tunnelFlags).toEqual([
+    '--workers',
+    '--udp-checksum',
+  ])
+})
+
 describe('flags for etcd that come to nothing are told', () => {
   const TLS = { 'etcd-cafile': 'ca.pem', 'etcd-certfile': 'a.pem', 'etcd-keyfile': 'a.key' }
 

@@ -50,6 +50,20 @@ describe('a start', () => {
     expect([host.shared.book().leases(), dataplane.local, host.env()]).toEqual([[], null, null])
   })
 
+  test.each([
+    ['host-gw', { Type: 'host-gw' }, 1],
+    ['alloc', { Type: 'alloc' }, 1],
+    ['vxlan', { Type: 'vxlan' }, 0],
+  ])(
+    'with the backend %s says of flags of a tunnel once that they have no effect, or nothing',
+    async (type, backend, times) => {
+      const host = makeHost(JSON.stringify({ Network: '10.244.0.0/16', Backend: backend }))
+      await started(host, { tunnelFlags: ['--outer-df'] })
+      const said = host.log.of('option-without-effect').map(({ message }) => message)
+      expect(said).toEqual(Array(times).fill(`--outer-df has no effect: the backend ${type} has no tunnel`))
+    },
+  )
+
   test('with a store that cannot be read and nothing kept fails with exit code 1', async () => {
     const host = makeHost()
     host.shared.setOutage('switched off')

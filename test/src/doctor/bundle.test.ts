@@ -39,7 +39,7 @@ function plant(directory: string, pid: number) {
   writeFileSync(`${cniDirectory}/10-flannel.conflist`, `{"plugins": [{"type": "flannel", "token": "${SECRET}"}]}`)
   const key = `-----BEGIN EC PRIVATE KEY-----\n${SECRET}\n-----END EC PRIVATE KEY-----`
   writeFileSync(`${directory}/daemon.log`, `{"msg":"Authorization: Bearer ${SECRET}"}\n${key}\nlast line\n`)
-  return { stateDirectory, cniDirectory, subnetFile: `${directory}/none.env`, engineOptionFiles: [] }
+  return { stateDirectory, cniDirectory, subnetFile: `${directory}/none.env`, engineOptionFiles: [], askPeers: false }
 }
 
 async function bundle(directory: string, pid: number): Promise<{ names: string[]; text: string }> {

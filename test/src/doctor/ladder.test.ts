@@ -7,7 +7,16 @@ import { askPeers, judgePeers } from '../../../src/doctor/peer-matrix.ts'
 import type { LadderPlace, LadderTools, Rung } from '../../../src/doctor/rung.ts'
 import { findTarget } from '../../../src/doctor/target.ts'
 import type { EchoResult } from '../../../src/host/echo.ts'
-import { healthy, NOW, neverRun, peer, status, withoutDaemon, withStatus } from '../../support/doctor-facts.ts'
+import {
+  healthy,
+  NOW,
+  neverRun,
+  peer,
+  status,
+  withIpv6,
+  withoutDaemon,
+  withStatus,
+} from '../../support/doctor-facts.ts'
 
 const PLACE: LadderPlace = {
   underlayInterface: 'eth0',
@@ -250,6 +259,26 @@ describe('with IPv6 on both ends', () => {
     const rungs = await climbed(ALL)
     expect(verdicts(rungs)).toBe('good good good bad good good')
     expect(rungOf(rungs, 'vtep-ipv6').next).toMatch(/IPv4 passes, so look at IPv6 on 192\.0\.2\.2/)
+  })
+
+  describe('with a tunnel of its own', () => {
+    const place = { ...PLACE, ipv6: true, ipv6Device: 'flannel-v6.1' }
+    const [vtep, underlay] = ['fd00:10:244:2::', '2001:db8::2']
+    const climbed = (...answers: string[]) =>
+      ladder({ answers: [...ALL, ...answers] }, '192.0.2.2', withIpv6().view, place)
+
+    test.each([
+      ['all answer', [underlay, vtep], 'good good', null],
+      ['ICMP is blocked, the tunnel works', [vtep], 'unproven good', null],
+      ['the tunnel is blocked', [underlay], 'good bad', null],
+      ['nothing answers', [], 'bad bad', /neither ICMP nor the tunnel answers: is 2001:db8::2 up\? .*\(icmp6 or udp/],
+    ] as const)('its underlay is a rung as well: %s', async (_, answers, expected, next) => {
+      const rungs = await climbed(...answers)
+      const names = ['store', 'underlay', 'vtep', 'underlay-ipv6', 'vtep-ipv6', 'sizes', 'pod-side']
+      expect(rungs.map(({ name }) => name)).toEqual(names)
+      expect(verdicts(rungs.slice(3, 5))).toBe(expected)
+      if (next !== null) expect(rungOf(rungs, 'underlay-ipv6').next).toMatch(next)
+    })
   })
 
   test('a node without IPv6 does not ask', async () => {

@@ -1,6 +1,6 @@
 // What doctor and ping read: firewall listings, outputs of programs, ping's words.
 import { describe, expect, test } from 'vitest'
-import { parsePrefix } from '../../../dataplane/index.ts'
+import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/index.ts'
 import { optionOf } from '../../../src/daemon/daemon-words.ts'
 import { admitsPort, chainsOfIptables, chainsOfNft, dropsPort, forwards } from '../../../src/doctor/firewall-chains.ts'
 import { parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
@@ -70,7 +70,7 @@ describe('nftables', () => {
     chain: { ...place, name: hook, type: 'filter', hook, policy, ...more },
   })
   const rule = (name: string, ...expr: object[]) => ({ rule: { ...place, chain: name, expr } })
-  const read = (...items: object[]) => chainsOfNft(JSON.stringify({ nftables: items }), true)
+  const read = (...items: object[]) => chainsOfNft(JSON.stringify({ nftables: items }), 'iptables', true)
 
   test('lets a network pass by its prefix, by a jump, or with a counter and no condition', () => {
     const all = [
@@ -100,10 +100,33 @@ describe('nftables', () => {
     expect(chains.map((one) => dropsPort(one, 4789, []))).toEqual([false])
   })
 
+  test('tells families apart: chains of one, of the other, and of both', () => {
+    const all = ['ip', 'ip6', 'inet', 'bridge', 'netdev'].map((family) =>
+      chain('input', 'drop', { family, table: 'own' }),
+    )
+    const namesOf = (program: 'iptables' | 'ip6tables') =>
+      chainsOfNft(JSON.stringify({ nftables: all }), program, true).map(({ name }) => name)
+    expect(namesOf('iptables')).toEqual(['nft ip own input', 'nft inet own input'])
+    expect(namesOf('ip6tables')).toEqual(['nft ip6 own input', 'nft inet own input'])
+  })
+
+  test('reads networks of IPv6', () => {
+    const right = { prefix: { addr: 'fd00:10:244::', len: 48 } }
+    const match = { op: '==', left: { payload: { protocol: 'ip6', field: 'saddr' } }, right }
+    const [one] = read(chain('forward', 'drop'), rule('forward', { match }, accept))
+    const passes = (network: string) => forwards(one!, parseIpv6Prefix(network)!, DEVICES)
+    expect([passes('fd00:10:244::/48'), passes('fd00:10:244:1::/64'), passes('fd00:10::/32')]).toEqual([
+      true,
+      true,
+      false,
+    ])
+    expect(forwards(one!, NETWORK, DEVICES)).toBe(false)
+  })
+
   test('leaves to iptables what is its own, and bridges alone', () => {
     const own = chain('forward', 'drop', { family: 'ip', table: 'filter' })
     expect(read(own, chain('forward', 'drop', { family: 'bridge' }))).toEqual([])
-    expect(chainsOfNft(JSON.stringify({ nftables: [own] }), false)).toHaveLength(1)
+    expect(chainsOfNft(JSON.stringify({ nftables: [own] }), 'iptables', false)).toHaveLength(1)
   })
 })
 

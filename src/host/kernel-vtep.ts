@@ -23,6 +23,7 @@ import {
   planProgram,
   planRemoval,
   subnetRowsOf,
+  twinsAmong,
 } from './kernel-vtep-plan.ts'
 import { VtepWatch } from './kernel-vtep-watch.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
@@ -252,7 +253,9 @@ export class KernelVtep implements Dataplane {
     const tables = this.#tables
     // Before the first peers are known, a former run's are better than none.
     if (tables === null || this.#stopped || this.#generation === 0) return
-    const rows = this.#rows
+    const wanted = this.#rows
+    const failed = new Map(twinsAmong(wanted))
+    const rows = wanted.filter(({ subnet }) => !failed.has(subnet))
     const present = await tables.read()
     const removal = planRemoval(this.#device, rows, present, this.#macs)
     await this.#remove(tables, 'ip', removal.routes)
@@ -260,13 +263,12 @@ export class KernelVtep implements Dataplane {
     await this.#remove(tables, 'ip', removal.neighbors)
     const plan = planProgram(this.#device, rows, present)
     for (const { mac } of rows) this.#macs.add(mac)
-    const failed = new Map<string, string>()
     await program(tables, 'ip', plan.neighbors, failed)
     await program(tables, 'bridge', plan.fdb, failed)
     await program(tables, 'ip', plan.routes, failed)
-    this.#tellOfRepairs(rows, plan)
-    this.#settledRows = failed.size === 0 ? rows : null
-    this.#settle(rows, failed, cause)
+    this.#tellOfRepairs(wanted, plan)
+    this.#settledRows = failed.size === 0 ? wanted : null
+    this.#settle(wanted, failed, cause)
   }
 
   /** Only what was there already can have been changed by others. */

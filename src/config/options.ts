@@ -18,6 +18,7 @@ import {
 import { FlanneletteError } from '../errors.ts'
 import type { LogFormat } from '../log.ts'
 import { type EtcdOptions, etcdOptions } from './etcd-options.ts'
+import type { Flag } from './flag-table.ts'
 import type { FlagValues, SaidValue } from './flag-values.ts'
 
 export type DataplaneKind = 'userspace' | 'kernel' | 'auto'
@@ -86,6 +87,8 @@ export interface RunOptions extends UnderlayWishes {
   readonly verbose: boolean
   /** What a person should read once: flags without effect, variables that were overruled. */
   readonly notices: readonly string[]
+  /** Flags as they were set that only a tunnel looks at: without one they have no effect. */
+  readonly tunnelFlags: readonly string[]
 }
 
 /** What all flags together ask for. @throws FlanneletteError `usage` */
@@ -128,6 +131,7 @@ export function runOptions(values: FlagValues): RunOptions {
     logFormat: values.choice('log-format'),
     verbose: values.integer('v') > 0,
     notices: [...values.notices, ...flagsWithoutEffect(values), ...idleEtcdFlags(values, etcd)],
+    tunnelFlags: tunnelFlags(values),
   }
 }
 
@@ -138,6 +142,14 @@ function flagsWithoutEffect(values: FlagValues): string[] {
   return values.settings
     .filter(({ flag, origin }) => origin !== 'default' && flag.dataplane !== 'both' && flag.dataplane !== chosen)
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
+}
+
+/** Those that are said to have no effect already are left out. */
+function tunnelFlags(values: FlagValues): string[] {
+  const chosen = values.choice<DataplaneKind>('dataplane')
+  const counts = ({ name, dataplane }: Flag) =>
+    name === 'dataplane' || name === 'outer-df' || (dataplane !== 'both' && (chosen === 'auto' || dataplane === chosen))
+  return values.settings.filter(({ flag, origin }) => origin !== 'default' && counts(flag)).map(({ source }) => source)
 }
 
 /** Flags for etcd that come to nothing: whoever gave them believes in something that is not so. */

@@ -59,7 +59,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const routes: RouteTools = { log, clock, table: routeTable(), doorbell: ringOnRoutes }
   const tunnel = () => new DirectRouting(createDataplane(options, log, onStandstill), routes)
   const tunnels = new FamilyDataplanes(tunnel)
-  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes))
+  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes, options))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const seat = new Seat(options, log)
@@ -215,9 +215,12 @@ function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandsti
 }
 
 /** What serves a backend that tunnels nothing; `null` for one that does. */
-function withoutTunnel({ plain }: VtepOutline, routes: RouteTools): Dataplane | null {
+function withoutTunnel({ plain }: VtepOutline, routes: RouteTools, { tunnelFlags }: RunOptions): Dataplane | null {
   const { log } = routes
   if (plain === undefined) return null
+  for (const flag of tunnelFlags) {
+    log.warn('option-without-effect', `${flag} has no effect: the ${plain.type} backend has no tunnel`)
+  }
   if (plain.type === 'host-gw') return new HostGateway(routes)
   if (plain.type === 'alloc') return new IdleDataplane()
   return new ExtensionDataplane({ commands: plain.commands, log, environment: withoutFlagVariables(process.env) })

@@ -82,6 +82,7 @@ const DEFAULTS = {
   logFormat: 'auto',
   verbose: false,
   notices: [],
+  tunnelFlags: [],
 }
 
 test('the defaults of run are those of flannel where flannel has them', async () => {
@@ -150,6 +151,7 @@ test('every flag of our own arrives', async () => {
     logFormat: 'json',
     verbose: true,
     notices: expect.any(Array),
+    tunnelFlags: ['--dataplane', '--udp-checksum'],
   })
 })
 

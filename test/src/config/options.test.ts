@@ -124,6 +124,18 @@ test('DF is for the drivers whose kernel says which packet was too large, and no
   expect(optionsOf({ driver: 'raw' }).outerDf).toBe('clear')
 })
 
+test('flags that only a tunnel looks at are known, for a network that has none', () => {
+  const flags = { driver: 'plain', 'outer-df': 'set', 'udp-checksum': 'off', 'ip-masq': 'true' }
+  expect(optionsOf(flags).tunnelFlags).toEqual(['--driver', '--outer-df'])
+  expect(optionsOf({ ...flags, dataplane: 'auto', 'outer-df': 'clear' }).tunnelFlags).toEqual([
+    '--dataplane',
+    '--driver',
+    '--outer-df',
+    '--udp-checksum',
+  ])
+  expect(optionsOf({}).tunnelFlags).toEqual([])
+})
+
 describe('flags for etcd that come to nothing are told', () => {
   const TLS = { 'etcd-cafile': 'ca.pem', 'etcd-certfile': 'a.pem', 'etcd-keyfile': 'a.key' }
 

@@ -3,7 +3,7 @@ export { DROP_REASON_NAMES, DROP_REASONS, type DropReason } from './drop-reason.
 export { OVERHEAD_BYTES, WIDE_OVERHEAD_BYTES } from './encap/overhead.ts'
 export { MESSAGE_SIZES } from './engine/counters.ts'
 export { OFFENDERS_KEPT, type Offender } from './engine/offenders.ts'
-export { mergeTraffic, type PeerTraffic } from './engine/peer-activity.ts'
+export { mergeTraffic, type PeerTraffic, sumTraffic } from './engine/peer-activity.ts'
 export type { EngineSettings, SourceCheckMode } from './engine/settings.ts'
 export { formatEntry } from './forwarding/forwarding-table.ts'
 export type { ForwardingEntry, RemoteVtep, UnderlayAddress } from './forwarding/remote-vtep.ts'

@@ -161,10 +161,11 @@ function trafficAt(cells: Float64Array, at: number): PeerTraffic {
 function add(total: Map<UnderlayAddress, PeerTraffic>, address: UnderlayAddress, more: PeerTraffic): void {
   const before = total.get(address)
   if (before === undefined || before === NOTHING) total.set(address, more)
-  else if (more !== NOTHING) total.set(address, sumOf(before, more))
+  else if (more !== NOTHING) total.set(address, sumTraffic(before, more))
 }
 
-function sumOf(one: PeerTraffic, other: PeerTraffic): PeerTraffic {
+/** What passed in both accounts of one peer together. */
+export function sumTraffic(one: PeerTraffic, other: PeerTraffic): PeerTraffic {
   return {
     sentPackets: one.sentPackets + other.sentPackets,
     sentBytes: one.sentBytes + other.sentBytes,

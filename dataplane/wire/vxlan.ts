@@ -26,7 +26,8 @@ export const HEADER_LEN = lengthOf(FIELDS)
 /** The I flag: the VNI is valid. The only flag of RFC 7348. */
 export const FLAG_VNI_VALID = 0x08
 /**
- * The G flag of the Group Based Policy extension (draft-smith-vxlan-group-policy), which this version does not speak.
+ * The G flag of the Group Based Policy extension (draft-smith-vxlan-group-policy). Only the kernel's VTEP speaks it: what a
+ * TUN hands over has lost its mark.
  */
 export const FLAG_GBP = 0x80
 

@@ -28,7 +28,8 @@ export async function readIdentities(directory = IDENTITY_DIRECTORY): Promise<Id
   return { pids, abandoned }
 }
 
-function namesIn(directory: string): string[] {
+/** Of what a directory holds; none where it is not there. */
+export function namesIn(directory: string): string[] {
   try {
     return readdirSync(directory)
   } catch {

@@ -2,7 +2,7 @@
 // held by a lock for as long as the process lives, with a note of what it uses. From the number follow the names of its
 // firewall chains; from the notes everybody knows which devices, networks and files are whose, so that nobody takes
 // another's away, and two that would share what cannot be shared are told so at their start.
-import { readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import {
   formatAddress,
@@ -19,6 +19,7 @@ import { hasEnded } from '../host/network-namespace.ts'
 import type { Log } from '../log.ts'
 import { makeDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
+import { namesIn } from './running-daemons.ts'
 
 export const SEAT_DIRECTORY = '/run/flannelette/seats'
 
@@ -265,14 +266,6 @@ function noteIn(path: string): Note | null {
     return JSON.parse(readFileSync(path, 'utf8')) as Note
   } catch {
     return null
-  }
-}
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory)
-  } catch {
-    return []
   }
 }
 

@@ -9,6 +9,7 @@ import {
   monotonicClock,
   type PeerTraffic,
   parseIpv6,
+  sumTraffic,
   type UnderlayAddress,
 } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
@@ -316,18 +317,7 @@ function bothTunnels(
   if (second === null || other === undefined) return { seen, state: own, pathMtu }
   if (seen === undefined) return { seen: other, state: states.get(second) ?? null, pathMtu }
   const state = STATES.find((one) => one === own || one === states.get(second)) ?? null
-  return { seen: sumOf(seen, other), state, pathMtu }
-}
-
-function sumOf(a: PeerTraffic, b: PeerTraffic): PeerTraffic {
-  return {
-    sentPackets: a.sentPackets + b.sentPackets,
-    sentBytes: a.sentBytes + b.sentBytes,
-    lastSentMs: Math.max(a.lastSentMs, b.lastSentMs),
-    receivedPackets: a.receivedPackets + b.receivedPackets,
-    receivedBytes: a.receivedBytes + b.receivedBytes,
-    lastReceivedMs: Math.max(a.lastReceivedMs, b.lastReceivedMs),
-  }
+  return { seen: sumTraffic(seen, other), state, pathMtu }
 }
 
 /** In whole seconds: what is computed anew each time should not look new each time. */

@@ -4,24 +4,22 @@
 // is where the node moves. An address that comes back within that time has cost nothing.
 // Another MTU is told at once.
 import { formatAddress, type UnderlayAddress } from '../../dataplane/index.ts'
-import type { Clock, Timer } from '../clock.ts'
+import type { Clock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { LinkInfo } from '../host/ip.ts'
+import type { Doorbell } from '../host/ip-monitor.ts'
+import { LOOK_MS, Lookout } from '../host/lookout.ts'
 import { carries, type UnderlayInterface } from '../host/underlay-interface.ts'
 import type { Log } from '../log.ts'
 
 /** How long a new address must stay before a lease is written for it, milliseconds. */
 export const SETTLE_MS = 5000
-/** Longest time between two looks, milliseconds. */
-const LOOK_MS = 10_000
-/** Shortest time between two looks, milliseconds: a host that never rests does not keep us busy. */
-const REST_MS = 500
 /** The next look while there is no address at all, milliseconds: the rule may wait for a route, which rings no bell. */
 const SEARCH_MS = 1000
 
 export interface UnderlayEyes {
   /** Rings when something may have changed. */
-  readonly doorbell: (ring: () => void) => { stop(): void }
+  readonly doorbell: (ring: () => void) => Doorbell
   /** The interface as it is now, `null` when it is gone. */
   readonly readLink: (name: string) => Promise<LinkInfo | null>
 }
@@ -45,12 +43,7 @@ export class UnderlayFollower {
   #next: { readonly to: UnderlayInterface; readonly sinceMs: number } | null = null
   #mtuBytes: number
   #saidFixed = false
-  #timer: Timer | null = null
-  #bell: { stop(): void } | null = null
-  /** When somebody looked last, by the boot clock. */
-  #lookedMs = Number.NEGATIVE_INFINITY
-  #looking = false
-  #rung = false
+  #lookout: Lookout | null = null
   #stopped = false
 
   constructor(current: UnderlayInterface, options: UnderlayFollowerOptions) {
@@ -60,42 +53,24 @@ export class UnderlayFollower {
   }
 
   start(): void {
-    this.#bell = this.#options.doorbell(() => this.#ring())
-    this.#arm(LOOK_MS)
+    const { clock, doorbell } = this.#options
+    this.#lookout = new Lookout({ clock, doorbell, look: () => this.#look() })
   }
 
   stop(): void {
     this.#stopped = true
-    this.#timer?.cancel()
-    this.#bell?.stop()
+    this.#lookout?.stop()
   }
 
-  #ring(): void {
-    if (this.#rung) return
-    this.#rung = true
-    const restMs = this.#lookedMs + REST_MS - this.#options.clock.bootMs()
-    if (!this.#looking) this.#arm(Math.max(restMs, 0))
-  }
-
-  #arm(delayMs: number): void {
-    if (this.#stopped) return
-    this.#timer?.cancel()
-    this.#timer = this.#options.clock.after(delayMs, () => void this.#look())
-  }
-
-  async #look(): Promise<void> {
-    this.#looking = true
-    this.#rung = false
-    this.#lookedMs = this.#options.clock.bootMs()
-    let waitMs = LOOK_MS
+  /** Resolves with the milliseconds until the next look. */
+  async #look(): Promise<number> {
     try {
-      waitMs = await this.#followed()
+      return await this.#followed()
     } catch (error) {
       const why = error instanceof FlanneletteError ? error.oneLine : String(error)
       this.#options.log.warn('underlay-unfollowed', `the underlay cannot be followed for now: ${why}`)
+      return LOOK_MS
     }
-    this.#looking = false
-    this.#arm(this.#rung ? REST_MS : waitMs)
   }
 
   /** One look and what follows from it. Resolves with the milliseconds until the next one. */

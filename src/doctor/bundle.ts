@@ -6,9 +6,9 @@ import { basename, join, resolve } from 'node:path'
 import { wordsOf } from '../daemon/daemon-words.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
+import { maskSecrets, maskWords } from '../secrets.ts'
 import type { Facts } from './facts.ts'
 import { DEFAULT_CNI_DIRECTORY } from './gather.ts'
-import { maskSecrets, maskWords } from './secrets.ts'
 
 export interface BundleOptions {
   /** Path of the archive; replaced when it exists. */

@@ -2,9 +2,8 @@
 // the default route and coming back by the tunnel.
 import { formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import type { CommandOptions } from './command.ts'
-import { batch, type RouteInfo, showJson } from './ip.ts'
+import { batch, type RouteInfo, showFamilies } from './ip.ts'
 import { isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
-import { kernelHasIpv6 } from './sysctl.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
@@ -16,11 +15,8 @@ const METRIC = 4_000_000
 
 /** Our blackhole routes of both families. @throws FlanneletteError `host-command` */
 async function readBlackholeRoutes(where: InNamespace = {}): Promise<RouteInfo[]> {
-  const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
-  const lists = families.map((family) =>
-    showJson<RouteInfo>('ip', [family, 'route', 'show', 'type', 'blackhole'], where),
-  )
-  return (await Promise.all(lists)).flat().filter((route) => isOurRoute(route.protocol))
+  const routes = await showFamilies<RouteInfo>(['route', 'show', 'type', 'blackhole'], where)
+  return routes.filter((route) => isOurRoute(route.protocol))
 }
 
 /** Commands that bring our blackhole routes to these subnets. */

@@ -1,17 +1,15 @@
 // The backend `host-gw` as a dataplane: no device and no encapsulation. Each peer's public address is the gateway to its
 // subnets, by routes on the underlay interface, which takes that all nodes are neighbours on one link. Whenever links,
 // addresses or routes change, and every ten seconds, the routes are looked at.
-import { formatPrefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
-import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { requireNetworkAdmin } from './capability.ts'
 import { carriesAddress } from './carried-address.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
-import { type RouteInfo, showJson } from './ip.ts'
+import type { Doorbell } from './ip-monitor.ts'
 import { Lookout } from './lookout.ts'
-import { findNetworkOverlap, networksOf } from './network-overlap.ts'
+import { networksOf, refuseConnectedOverlap } from './network-overlap.ts'
 import { carriedHalves, routesTo } from './peer-route-plan.ts'
 import { PeerRoutes, type RouteState } from './peer-routes.ts'
 import type { RouteTable } from './route-table.ts'
@@ -21,7 +19,7 @@ export interface RouteTools {
   readonly clock: Clock
   readonly table: RouteTable
   /** Rings when links, addresses or routes may have changed. */
-  readonly doorbell: (ring: () => void) => { stop(): void }
+  readonly doorbell: (ring: () => void) => Doorbell
 }
 
 export class HostGateway implements Dataplane {
@@ -45,20 +43,7 @@ export class HostGateway implements Dataplane {
   /** @throws FlanneletteError `not-permitted`, `network-overlap`, `host-command` */
   async prepare(outline: VtepOutline): Promise<void> {
     requireNetworkAdmin('a route')
-    // Each peer has its own route: only what the kernel keeps by the interfaces' addresses can be in the way.
-    for (const network of networksOf(outline)) {
-      const family = typeof network.address === 'number' ? '-4' : '-6'
-      const connected = await showJson<RouteInfo>('ip', [family, 'route', 'show', 'proto', 'kernel'])
-      const place = { ...outline, network }
-      const overlap = findNetworkOverlap(
-        place,
-        connected.map((route) => ({ ...route, protocol: 'kernel' })),
-      )
-      if (overlap === null) continue
-      const message = `the pod network ${formatPrefix(network)} ${overlap}`
-      const remedy = 'choose another Network that this host does not use yet'
-      throw new FlanneletteError('network-overlap', message, { remedy })
-    }
+    await refuseConnectedOverlap(outline)
   }
 
   async start(local: LocalVtep): Promise<void> {

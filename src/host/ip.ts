@@ -1,5 +1,6 @@
 // `ip` and `bridge` of iproute2: JSON answers, and batches of commands in one process. Nothing here decides anything.
 import { attempt, type CommandOptions, commandFailure, firstLine, run } from './command.ts'
+import { kernelHasIpv6 } from './sysctl.ts'
 
 export type IpTool = 'ip' | 'bridge'
 
@@ -72,6 +73,16 @@ export async function showJson<T>(tool: IpTool, args: readonly string[], where: 
   const argv = toolCommand(tool, ['-json', '-details', ...args], where)
   const text = await run(argv)
   return text.trim() === '' ? [] : (JSON.parse(text) as T[])
+}
+
+/** Flags of the families that the kernel has: `ip` shows one at a time, and fails for one that is not there. */
+export function ipFamilies(): readonly ('-4' | '-6')[] {
+  return kernelHasIpv6() ? ['-4', '-6'] : ['-4']
+}
+
+/** {@link showJson} of `ip` for each family, in one list. @throws FlanneletteError `host-command`, `not-permitted` */
+export async function showFamilies<T>(args: readonly string[], where: InNamespace = {}): Promise<T[]> {
+  return (await Promise.all(ipFamilies().map((family) => showJson<T>('ip', [family, ...args], where)))).flat()
 }
 
 /** One link with its addresses, `null` when there is no device of that name. */

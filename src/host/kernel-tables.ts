@@ -9,10 +9,10 @@ import {
   type IpTool,
   type NeighborInfo,
   type RouteInfo,
+  showFamilies,
   showJson,
 } from './ip.ts'
 import type { PresentRows } from './kernel-vtep-plan.ts'
-import { kernelHasIpv6 } from './sysctl.ts'
 
 export interface KernelTables {
   /** @throws FlanneletteError `host-command`, for instance when the device is gone */
@@ -35,13 +35,12 @@ export function kernelTables(
   const concernsUs = ({ dst, dev }: RouteInfo) => dev === device || (dst.includes(':') ? carried.ipv6 : carried.ipv4)
   return {
     read: async () => {
-      const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
       const [neighbors, fdb, routes] = await Promise.all([
-        Promise.all(families.map((f) => showJson<NeighborInfo>('ip', [f, 'neigh', 'show', 'dev', device], where))),
+        showFamilies<NeighborInfo>(['neigh', 'show', 'dev', device], where),
         showJson<FdbInfo>('bridge', ['fdb', 'show', 'dev', device], where),
-        Promise.all(families.map((f) => showJson<RouteInfo>('ip', [f, 'route', 'show'], where))),
+        showFamilies<RouteInfo>(['route', 'show'], where),
       ])
-      return { neighbors: neighbors.flat(), fdb, routes: routes.flat().filter(concernsUs) }
+      return { neighbors, fdb, routes: routes.filter(concernsUs) }
     },
     apply: (tool, commands) => batchEach(tool, commands, where),
   }

@@ -5,11 +5,10 @@ import { deleteBlackhole } from './blackhole-route.ts'
 import { attempt, type CommandOptions, commandFailure } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
-import { type AddressInfo, batch, batchEach, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
+import { type AddressInfo, batch, batchEach, type LinkInfo, type RouteInfo, showFamilies, showJson } from './ip.ts'
 import { liesWithin } from './network-overlap.ts'
 import { deleteRoute } from './overlay-link.ts'
 import { DEVICE_ALIAS, isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
-import { kernelHasIpv6 } from './sysctl.ts'
 
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
@@ -31,14 +30,13 @@ const NOTHING: InUse = { seats: new Set(), devices: new Set(), networks: [] }
 
 /** @throws FlanneletteError `host-command`, `not-permitted` */
 export async function findLeftBehind(where: InNamespace = {}, inUse = NOTHING): Promise<LeftBehind> {
-  const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
-  const [rules, links, ...routes] = await Promise.all([
+  const [rules, links, routes] = await Promise.all([
     firewallRemovals(where, inUse.seats),
     showJson<LinkInfo>('ip', ['address', 'show'], where),
-    ...families.map((family) => showJson<RouteInfo>('ip', [family, 'route', 'show', 'table', 'all'], where)),
+    showFamilies<RouteInfo>(['route', 'show', 'table', 'all'], where),
   ])
   const devices = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !inUse.devices.has(ifname))
-  const left = routes.flat().filter(({ dev, dst }) => !inUse.devices.has(dev ?? '') && !liesWithin(inUse.networks, dst))
+  const left = routes.filter(({ dev, dst }) => !inUse.devices.has(dev ?? '') && !liesWithin(inUse.networks, dst))
   const words = [...planRoutes(left), ...devices.map(({ ifname }) => `link delete dev ${ifname}`)]
   return {
     commands: [...rules, ...words.map((line) => ({ argv: ['ip', ...line.split(' ')] }))],
@@ -77,11 +75,8 @@ export async function removeOtherDevices(kept: readonly string[], where: InNames
  * @throws FlanneletteError `host-command`
  */
 export async function removeFormerRoutes(networks: readonly Prefix[], where: InNamespace = {}) {
-  const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
-  const lists = families.map((f) =>
-    showJson<RouteInfo>('ip', [f, 'route', 'show', 'proto', `${ROUTE_PROTOCOL}`], where),
-  )
-  const shown = (await Promise.all(lists)).flat().map((route) => ({ ...route, protocol: String(ROUTE_PROTOCOL) }))
+  const routes = await showFamilies<RouteInfo>(['route', 'show', 'proto', `${ROUTE_PROTOCOL}`], where)
+  const shown = routes.map((route) => ({ ...route, protocol: String(ROUTE_PROTOCOL) }))
   const stale = shown.filter((route) => isOurPeerRoute(route) && !liesWithin(networks, route.dst))
   await batchEach('ip', stale.map(deleteRoute), where)
   return stale.map(({ dst }) => dst)

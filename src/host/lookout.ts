@@ -1,17 +1,21 @@
 // When to look: soon after a doorbell has rung, after a while anyway since the bell may fail, and sooner while something
 // is not as it should be. One look at a time.
 import type { Clock, Timer } from '../clock.ts'
+import type { Doorbell } from './ip-monitor.ts'
 
 export interface LookoutOptions {
   readonly clock: Clock
   /** Rings when something may have changed. */
-  readonly doorbell: (ring: () => void) => { stop(): void }
-  /** Looks, and mends what it can. Resolves with whether all is as it should be. Never rejects. */
-  readonly look: () => Promise<boolean>
+  readonly doorbell: (ring: () => void) => Doorbell
+  /**
+   * Looks, and mends what it can. Resolves with whether all is as it should be, or with the milliseconds until the next
+   * look. Never rejects.
+   */
+  readonly look: () => Promise<boolean | number>
 }
 
 /** Longest time between two looks, milliseconds: as often as flannel checks its routes. */
-const LOOK_MS = 10_000
+export const LOOK_MS = 10_000
 /** Shortest time between two looks, milliseconds: a host that never rests does not keep us busy. */
 const REST_MS = 500
 /** The next look while something is amiss, milliseconds: doubled each time, to LOOK_MS at most. */
@@ -19,7 +23,7 @@ const FIRST_RETRY_MS = 1000
 
 export class Lookout {
   readonly #options: LookoutOptions
-  readonly #bell: { stop(): void }
+  readonly #bell: Doorbell
   #timer: Timer | null = null
   #lookedMs = Number.NEGATIVE_INFINITY
   #retryMs = FIRST_RETRY_MS
@@ -58,10 +62,15 @@ export class Lookout {
     this.#looking = true
     this.#rung = false
     this.#lookedMs = clock.bootMs()
-    const isWell = await look()
+    const found = await look()
     this.#looking = false
+    const waitMs = typeof found === 'number' ? found : this.#untilNext(found)
+    this.#arm(this.#rung ? REST_MS : waitMs)
+  }
+
+  #untilNext(isWell: boolean): number {
     const waitMs = isWell ? LOOK_MS : this.#retryMs
     this.#retryMs = isWell ? FIRST_RETRY_MS : Math.min(2 * this.#retryMs, LOOK_MS)
-    this.#arm(this.#rung ? REST_MS : waitMs)
+    return waitMs
   }
 }

@@ -16,6 +16,8 @@ import type { VtepOutline } from './dataplane.ts'
 import { type RouteInfo, showJson } from './ip.ts'
 import { isOurRoute } from './route-protocol.ts'
 
+type InNamespace = Pick<CommandOptions, 'namespace'>
+
 /** Where the network is to be led, and what must stay reachable beside it. */
 export interface NetworkPlace {
   readonly network: Prefix
@@ -56,18 +58,39 @@ export function liesWithin(networks: readonly Prefix[], dst: string): boolean {
 }
 
 /** Looks at the host's routes for both networks. @throws FlanneletteError `network-overlap`, `host-command` */
-export async function refuseNetworkOverlap(outline: VtepOutline, where: Pick<CommandOptions, 'namespace'> = {}) {
-  const { network, ipv6Network } = outline
-  if (network !== null) await refuseOverlap({ ...outline, network }, '-4', where)
-  if (ipv6Network !== null) await refuseOverlap({ ...outline, network: ipv6Network }, '-6', where)
+export async function refuseNetworkOverlap(outline: VtepOutline, where: InNamespace = {}) {
+  await forEachNetwork(outline, async (place, family, key) => {
+    const overlap = findNetworkOverlap(place, await showJson<RouteInfo>('ip', [family, 'route', 'show'], where))
+    const remedy = `choose another ${key} that this host does not use yet, or delete that route if nothing needs it`
+    refuse(place, overlap, remedy)
+  })
 }
 
-async function refuseOverlap(place: NetworkPlace, family: '-4' | '-6', where: Pick<CommandOptions, 'namespace'>) {
-  const overlap = findNetworkOverlap(place, await showJson<RouteInfo>('ip', [family, 'route', 'show'], where))
+/**
+ * The same for a backend whose networks have no route of their own: only what the kernel keeps by the interfaces'
+ * addresses can be in the way. @throws FlanneletteError `network-overlap`, `host-command`
+ */
+export async function refuseConnectedOverlap(outline: VtepOutline) {
+  await forEachNetwork(outline, async (place, family, key) => {
+    const connected = await showJson<RouteInfo>('ip', [family, 'route', 'show', 'proto', 'kernel'])
+    // What was asked for is not told.
+    const routes = connected.map((route) => ({ ...route, protocol: 'kernel' }))
+    refuse(place, findNetworkOverlap(place, routes), `choose another ${key} that this host does not use yet`)
+  })
+}
+
+async function forEachNetwork(
+  outline: VtepOutline,
+  look: (place: NetworkPlace, family: '-4' | '-6', key: string) => Promise<void>,
+): Promise<void> {
+  const { network, ipv6Network } = outline
+  if (network !== null) await look({ ...outline, network }, '-4', 'Network')
+  if (ipv6Network !== null) await look({ ...outline, network: ipv6Network }, '-6', 'IPv6Network')
+}
+
+function refuse({ network }: NetworkPlace, overlap: string | null, remedy: string): void {
   if (overlap === null) return
-  const message = `the pod network ${formatPrefix(place.network)} ${overlap}`
-  const remedy = `choose another ${family === '-4' ? 'Network' : 'IPv6Network'} that this host does not use yet, or delete that route if nothing needs it`
-  throw new FlanneletteError('network-overlap', message, { remedy })
+  throw new FlanneletteError('network-overlap', `the pod network ${formatPrefix(network)} ${overlap}`, { remedy })
 }
 
 /** The networks whose packets cross, of both families. */

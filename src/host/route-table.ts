@@ -3,9 +3,8 @@
 import { formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import type { CommandOptions } from './command.ts'
 import { attempt } from './command.ts'
-import { type BatchFailure, batchEach, type RouteInfo, showJson } from './ip.ts'
+import { type BatchFailure, batchEach, ipFamilies, type RouteInfo, showJson } from './ip.ts'
 import { type Doorbell, ringOnChanges } from './ip-monitor.ts'
-import { kernelHasIpv6 } from './sysctl.ts'
 
 export interface RouteTable {
   /** Routes of the main table into these networks. @throws FlanneletteError `host-command` */
@@ -25,7 +24,7 @@ export function ringOnRoutes(ring: () => void): Doorbell {
 }
 
 export function routeTable(where: Pick<CommandOptions, 'namespace'> = {}): RouteTable {
-  const families = kernelHasIpv6() ? ['-4', '-6'] : ['-4']
+  const families = ipFamilies()
   return {
     read: async (networks) => {
       const readable = networks.map(formatPrefix).filter((text) => families.includes(familyOf(text)))

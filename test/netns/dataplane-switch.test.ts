@@ -40,8 +40,7 @@ test('a node changes its dataplane with a restart, and keeps lease, MAC and subn
   await expectReached(other, daemon)
   const before = identityOf(host, daemon)
   const steps = [
-    ['kernel', 'kernel', 'vxlan', ['flannel.1 did not fit and is made anew']],
-    ['auto', 'kernel', 'vxlan', []],
+    ['auto', 'kernel', 'vxlan', ['flannel.1 did not fit and is made anew']],
     ['userspace', 'userspace', 'tun', ["flannel.1 was the kernel's VTEP and becomes a TUN"]],
   ] as const
   for (const [asked, kind, device, said] of steps) {

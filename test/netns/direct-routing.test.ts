@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { askInHost } from '../support/ask-in-host.ts'
 import { Capture } from '../support/capture.ts'
 import { labUnderTest, logOf } from '../support/lab-under-test.ts'
+import { linesOf } from '../support/output-lines.ts'
 import { ip } from '../support/own-namespace.ts'
 
 /** 5 s to converge; fails at three times as much. */
@@ -18,23 +19,18 @@ describe('neighbours and a host behind a router', () => {
     ...{ name: 'directr', hosts: 3, pods: 1, kernel: ['host2'], routed: ['host3'], directRouting: true },
   })
   const on = (host: string, ...words: string[]) => ip('-n', lab().namespace(host), ...words)
-  const lines = (text: string) =>
-    text
-      .split('\n')
-      .map((line) => line.trim().replace(/\s+/g, ' '))
-      .filter(Boolean)
-  const routes = (host: string) => lines(on(host, 'route', 'show', 'root', '10.244.0.0/16', 'proto', '142'))
+  const routes = (host: string) => linesOf(on(host, 'route', 'show', 'root', '10.244.0.0/16', 'proto', '142'))
   const waysOf = (host: string) => (lab().host(host).status?.peers ?? []).map(({ ways }) => ways?.[0]?.way)
   const converged = <T>(look: () => T, wanted: T) =>
     expect.poll(look, { timeout: CONVERGED_MS, interval: 50 }).toEqual(wanted)
   /** What the kernel's VTEP of host2 holds for a subnet. */
   const entriesOf = (subnet: string) => [
-    lines(on('host2', 'neigh', 'show', subnet, 'dev', 'flannel.1')).length,
-    lines(on('host2', 'route', 'show', `${subnet}/24`, 'dev', 'flannel.1')).length,
+    linesOf(on('host2', 'neigh', 'show', subnet, 'dev', 'flannel.1')).length,
+    linesOf(on('host2', 'route', 'show', `${subnet}/24`, 'dev', 'flannel.1')).length,
   ]
   const forwardings = async () => {
     const { stdout } = await lab().exec('host2', ['bridge', 'fdb', 'show', 'dev', 'flannel.1'])
-    return lines(stdout)
+    return linesOf(stdout)
       .filter((line) => line.includes(' dst '))
       .map((line) => / dst (\S+)/.exec(line)![1])
       .sort()

@@ -8,6 +8,7 @@ import { askInHost } from '../support/ask-in-host.ts'
 import { Capture } from '../support/capture.ts'
 import { leasesIn } from '../support/daemon-under-test.ts'
 import { eventually, killDaemon, labUnderTest, logOf } from '../support/lab-under-test.ts'
+import { linesOf } from '../support/output-lines.ts'
 import { ip } from '../support/own-namespace.ts'
 import { startTransfer } from '../support/transfer.ts'
 
@@ -20,13 +21,7 @@ const TO_HOST3 = '10.244.3.0/24 via 192.168.56.13 proto 142'
 describe('three hosts with host-gw', () => {
   const lab = labUnderTest({ name: 'hostgw', hosts: 3, pods: 1, backend: 'host-gw' })
   const on = (host: string, ...words: string[]) => ip('-n', lab().namespace(host), ...words)
-  const routes = (host = 'host1') => {
-    const shown = on(host, 'route', 'show', 'root', '10.244.0.0/16', 'dev', 'eth0')
-    return shown
-      .split('\n')
-      .map((line) => line.trim().replace(/\s+/g, ' '))
-      .filter(Boolean)
-  }
+  const routes = (host = 'host1') => linesOf(on(host, 'route', 'show', 'root', '10.244.0.0/16', 'dev', 'eth0'))
   const converged = (wanted: readonly string[], host = 'host1') =>
     expect.poll(() => routes(host), { timeout: CONVERGED_MS, interval: 50 }).toEqual(wanted)
 

@@ -6,7 +6,7 @@ import { hexOf } from '../../dataplane/wire/field.ts'
 import * as icmpv6 from '../../dataplane/wire/icmpv6.ts'
 import { PROTOCOL_ICMPV6 } from '../../dataplane/wire/ipv6.ts'
 import { HOP_BY_HOP } from '../../dataplane/wire/ipv6-extension.ts'
-import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
+import { hostFiles } from '../../src/lab/lab-state.ts'
 import { Capture } from '../support/capture.ts'
 import { DIRECTIONS } from '../support/interop.ts'
 import { IPV6_PACKETS } from '../support/ipv6-kinds.ts'
@@ -14,13 +14,15 @@ import {
   counter,
   countersOf,
   eventually,
-  imbalanceOf,
+  expectCleanBooks,
   killDaemon,
   labUnderTest,
+  leaseText,
   logOf,
-  newDrops,
+  NOISE,
 } from '../support/lab-under-test.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'
+import { linesOf } from '../support/output-lines.ts'
 import { ip } from '../support/own-namespace.ts'
 import { ipv6Packet, viewOf } from '../support/packets.ts'
 import { letPodsSendMore, sweep } from '../support/size-sweep.ts'
@@ -28,23 +30,15 @@ import { startTransfer } from '../support/transfer.ts'
 
 const SUBNET = (host: number) => `fd00:10:244:${host}::`
 const FIRST_LABEL = 0x1000
-const NOISE = 'outbound.dropped.link-local-or-multicast'
-const lines = (text: string) =>
-  text
-    .trim()
-    .split('\n')
-    .map((line) => line.trim())
-
 describe('hosts that carry IPv6 of their pods', () => {
   const lab = labUnderTest({ name: 'ipv6', pods: 1, kernel: ['host2'], ipv6: true })
-  const shown = async (host: string, ...words: string[]) => lines((await lab().exec(host, words)).stdout)
+  const shown = async (host: string, ...words: string[]) => linesOf((await lab().exec(host, words)).stdout)
 
   test('hold dual-stack leases in flannel’s form, with one MAC for both families', () => {
     const key = `10.244.1.0-24&${SUBNET(1)}-64`
-    const text = readFileSync(`${labFiles('ipv6').store}/subnets/${key}`, 'utf8').split('\n')[0]!
     const mac = lab().host('host1').status?.node?.mac
     const data = `{"VNI":1,"VtepMAC":"${mac}"}`
-    expect(text).toBe(
+    expect(leaseText('ipv6', key)).toBe(
       `{"PublicIP":"192.168.56.11","PublicIPv6":null,"BackendType":"vxlan","BackendData":${data},"BackendV6Data":${data}}`,
     )
   })
@@ -217,10 +211,7 @@ describe('hosts that carry IPv6 of their pods', () => {
   })
 
   test('end with balanced books, and nothing dropped but what was provoked', () => {
-    const counters = countersOf(lab(), 'host3')
-    expect(imbalanceOf(counters)).toEqual({ packets: 0, bytes: 0 })
-    const { [NOISE]: _, 'outbound.dropped.too-big': __, ...others } = newDrops({}, counters)
-    expect(others).toEqual({})
+    expectCleanBooks(countersOf(lab(), 'host3'), ['outbound.dropped.too-big'])
   })
 })
 

@@ -7,6 +7,7 @@ import { PeerRoutes } from '../../src/host/peer-routes.ts'
 import { routeTable } from '../../src/host/route-table.ts'
 import { silentLog } from '../../src/log.ts'
 import { startDaemon, traceOf, twoHosts, writeConfig } from '../support/daemon-under-test.ts'
+import { linesOf } from '../support/output-lines.ts'
 import { ip, joinedNamespaces } from '../support/own-namespace.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
@@ -21,10 +22,7 @@ function host() {
   ip('-n', namespace, 'address', 'add', '2001:db8::1/64', 'dev', 'eth0', 'nodad')
   const on = (...words: string[]) => ip('-n', namespace, ...words)
   const shown = (family: string, root: string) =>
-    on(family, 'route', 'show', 'root', root)
-      .split('\n')
-      .map((line) => line.replace(/ (metric 1024|pref medium)/g, '').trim())
-      .filter(Boolean)
+    linesOf(on(family, 'route', 'show', 'root', root)).map((line) => line.replace(/ (metric 1024|pref medium)/g, ''))
   const table = routeTable({ namespace })
   const routes = new PeerRoutes({ table, log: silentLog, networks: NETWORKS, sparedDevice: null })
   const inForce = () => [...routes.states.values()].map((state) => state.inForce)

@@ -2,7 +2,6 @@
 // VNI and IANA's port, and a kernel VTEP as its other node; network "blue" is as flannel has it.
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { setTimeout as pause } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { attempt } from '../../src/host/command.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
@@ -44,6 +43,8 @@ test('two networks on one host, one with a kernel peer: each answers, and one ca
   await again.ready(1)
   expect(await answers(here, overlayOf(red[1]))).toBe(3)
   expect(await answers(here, overlayOf(blue[1]))).toBe(3)
+  // In all this time, with a look each second, nobody has found the other's rules in place of its own.
+  for (const daemon of [...red, ...blue]) expect(daemon.output).not.toContain('firewall-repaired')
   expect(blue[0].complaints).toEqual([])
 })
 
@@ -58,14 +59,12 @@ async function expectBothAnswer({ hosts, red, blue, here }: Networks): Promise<v
   expect(JSON.parse(status.stdout)).toMatchObject({ ready: true, status: { node: { vni: 0xffffff, port: 4789 } } })
 }
 
-/** Of each daemon its own, and neither finds anything to mend in some rounds of looking after them. */
-async function expectOwnRules({ red, blue, here }: Networks): Promise<void> {
+/** Of each daemon its own. */
+async function expectOwnRules({ here }: Networks): Promise<void> {
   const chains = (await rulesOf(here)).match(/^:FLANNEL-\S+/gm)?.sort()
   expect(chains).toEqual([':FLANNEL-FWD', ':FLANNEL-FWD-2', ':FLANNEL-POSTRTG', ':FLANNEL-POSTRTG-2'])
   const blackholes = () => shows(here, 'route', 'show', 'type', 'blackhole').trim().split('\n').length
   await expect.poll(blackholes, { timeout: 10_000 }).toBe(2)
-  await pause(2500)
-  for (const daemon of [...red, ...blue]) expect(daemon.output).not.toContain('firewall-repaired')
 }
 
 async function expectCleanupSparesBlue({ hosts, red, blue, here }: Networks): Promise<void> {

@@ -93,7 +93,7 @@ start, which waits for it; a mistake is reported with its place.
 | \`SubnetLen\` | 24, or prefix + 2 for networks smaller than /22 | prefix length of each node's subnet, at most 30 |
 | \`SubnetMin\`, \`SubnetMax\` | second and last subnet of \`Network\` | first and last subnet that may be given out |
 | \`EnableIPv4\` | true | false with \`EnableIPv6\`: pods and hosts have IPv6 alone |
-| \`EnableIPv6\` | false | pods have IPv6 addresses as well; with \`vxlan\` hosts have a second tunnel between theirs, by the device \`flannel-v6.VNI\`; \`udp\` carries IPv4 only |
+| \`EnableIPv6\` | false | pods have IPv6 addresses as well; every backend but \`udp\`. With \`vxlan\` hosts have a second tunnel between their IPv6 addresses, by the device \`flannel-v6.VNI\` |
 | \`IPv6Network\` | required with \`EnableIPv6\` | the pod network of IPv6, a CIDR of unicast addresses |
 | \`IPv6SubnetLen\` | 64, or prefix + 2 for networks smaller than /62 | prefix length of each node's IPv6 subnet, at most 126 |
 | \`IPv6SubnetMin\`, \`IPv6SubnetMax\` | second and last subnet of \`IPv6Network\` | first and last IPv6 subnet that may be given out |

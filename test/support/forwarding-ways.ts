@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/lab/lab.ts'
 import type { AddressFamily } from '../../src/lab/ping.ts'
 import type { LabOptions } from '../../src/lab/plan.ts'
-import { countersOf, eventually, imbalanceOf, labUnderTest, newDrops } from './lab-under-test.ts'
+import { countersOf, eventually, expectCleanBooks, labUnderTest } from './lab-under-test.ts'
 import { startTransfer } from './transfer.ts'
 import { kernelRows, onTheWire, type WayCheck } from './way-checks.ts'
 
@@ -63,8 +63,6 @@ export const WAYS: readonly Way[] = [
 const PINGS = 10
 /** A tunnel that loses what is merged or unsummed limps along at a few Mbit/s. */
 const LEAST_TCP = 20e6
-/** What the kernel says to its neighbours when a device gets an IPv6 address. */
-const NOISE = 'outbound.dropped.link-local-or-multicast'
 const BOTH_WAYS = [
   ['pod1.1', 'pod2.1'],
   ['pod2.1', 'pod1.1'],
@@ -107,10 +105,7 @@ async function expectBalancedBooks(lab: Lab): Promise<void> {
   expect(ours).not.toEqual([])
   for (const { name } of ours) {
     await eventually(() => {
-      const counters = countersOf(lab, name)
-      expect(imbalanceOf(counters)).toEqual({ packets: 0, bytes: 0 })
-      const { [NOISE]: _, ...drops } = newDrops({}, counters)
-      expect(drops).toEqual({})
+      expectCleanBooks(countersOf(lab, name))
     })
   }
 }

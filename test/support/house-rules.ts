@@ -86,8 +86,9 @@ const DATAPLANE_MAY: Readonly<Record<string, readonly string[]>> = {
 const MAY_CALL_NATIVE = /^dataplane\/io\/linux\/|^src\/store\/file-lock\.ts$/
 const CONCRETE_STORE = /^src\/store\/(etcd|kube|file|memory)(-store)?\.ts$/
 const NAMES_STORES = /^src\/(store|daemon\/daemon\.ts$)/
-/** What the daemon is made of must not know it. */
+/** What the daemon is made of must not know it, nor it those who look at it. */
 const BELOW_DAEMON = /^src\/(host|lease|store)\//
+const ABOVE_DAEMON = /^src\/(cli|doctor|lab)\//
 const DATAPLANE_PACKAGES = /^(node:|koffi$)/
 
 export const importsPointOneWay: Rule = (files) =>
@@ -114,6 +115,7 @@ function fromControlPlane(from: string, to: string): string | undefined {
   if (to.startsWith('dataplane/') && to !== 'dataplane/index.ts')
     return 'src sees dataplane/index.ts and nothing deeper'
   if (BELOW_DAEMON.test(from) && to.startsWith('src/daemon/')) return 'the daemon stands above it'
+  if (from.startsWith('src/daemon/') && ABOVE_DAEMON.test(to)) return 'the daemon stands below it'
   if (CONCRETE_STORE.test(to) && !NAMES_STORES.test(from)) return 'only the daemon names a concrete store'
   return undefined
 }

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { DROP_REASON_NAMES } from '../../dataplane/index.ts'
 import type { DaemonStatus } from '../../src/daemon/status-file.ts'
 import { Lab } from '../../src/lab/lab.ts'
-import { hostFiles } from '../../src/lab/lab-state.ts'
+import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
 import type { LabOptions } from '../../src/lab/plan.ts'
 import { signal, waitGone } from '../../src/lab/process-identity.ts'
 
@@ -73,11 +73,26 @@ export function imbalanceOf(counters: DaemonCounters): { packets: number; bytes:
   return { packets: sum('packets'), bytes: sum('bytes') }
 }
 
+/** What a kernel says to its neighbours when a device gets an IPv6 address is counted, and no more. */
+export const NOISE = 'outbound.dropped.link-local-or-multicast'
+
+/** The books balance, and nothing but noise was dropped, or what was `provoked`. */
+export function expectCleanBooks(counters: DaemonCounters, provoked: readonly string[] = []): void {
+  expect(imbalanceOf(counters)).toEqual({ packets: 0, bytes: 0 })
+  const names = Object.keys(newDrops({}, counters))
+  expect(names.filter((name) => name !== NOISE && !provoked.includes(name))).toEqual([])
+}
+
 /** Drop counters that grew from `before` to `after`, with how much: `inbound.dropped.vni-unknown` → 3. */
 export function newDrops(before: DaemonCounters, after: DaemonCounters): Record<string, number> {
   const names = Object.keys(after).filter((name) => name.includes('.dropped.'))
   const grown = names.map((name) => [name, (after[name] ?? 0) - (before[name] ?? 0)] as const)
   return Object.fromEntries(grown.filter(([, more]) => more !== 0))
+}
+
+/** Value of a lease in a lab's store, as it stands there. */
+export function leaseText(lab: string, key: string): string {
+  return readFileSync(`${labFiles(lab).store}/subnets/${key}`, 'utf8').split('\n')[0]!
 }
 
 /** The daemon's log so far, one event a line. */

@@ -1,4 +1,5 @@
-// Two hosts with DF set and a router between them that can be given a smaller MTU. Before each test the way is whole, and nobody remembers another one.
+// Two hosts with DF set and a router between them that can be given a smaller MTU. Before each test the way is whole, and
+// nobody remembers another one.
 import { beforeAll, beforeEach, expect } from 'vitest'
 import type { Lab } from '../../src/lab/lab.ts'
 import { LabRouter } from './lab-router.ts'

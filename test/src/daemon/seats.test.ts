@@ -91,20 +91,23 @@ test.each([
 })
 
 test('another address may have the port; so may two kernels, which share its socket', async () => {
-  const { seat } = host()
+  const { seat, directory } = host()
   const [first, second, third] = [await seat('a'), await seat('b'), await seat('c')]
   const kernel = { dataplane: 'kernel', addresses: ['192.0.2.1'], port: 8472 }
   await first.announce({ ...VXLAN, tunnel: kernel })
   await second.announce({ ...OTHER, tunnel: kernel })
   const elsewhere = { dataplane: 'userspace', addresses: ['192.0.2.9'], port: 8472 }
   await third.announce({ devices: ['flannel.3'], networks: ['10.246.0.0/16'], tunnel: elsewhere })
+  expect((await readSeats(directory)).map(({ place }) => place?.tunnel)).toEqual([kernel, kernel, elsewhere])
 })
 
 test('what a daemon announced before is its own when it announces anew', async () => {
-  const { seat } = host()
+  const { seat, directory } = host()
   const only = await seat('a')
   await only.announce(VXLAN)
+  await only.announce(OTHER)
   await only.announce(VXLAN)
+  expect((await readSeats(directory)).map(({ place }) => place)).toEqual([VXLAN])
 })
 
 test('what is in use is known when every daemon has said so', async () => {

@@ -7,7 +7,7 @@ function lookout() {
   const clock = new VirtualClock()
   const looks: number[] = []
   const bell = { ring: () => {}, stopped: false }
-  const host = { isWell: true }
+  const host: { found: boolean | number } = { found: true }
   const watch = new Lookout({
     clock,
     doorbell: (ring) => {
@@ -16,7 +16,7 @@ function lookout() {
     },
     look: async () => {
       looks.push(clock.bootMs())
-      return host.isWell
+      return host.found
     },
   })
   return { clock, looks, bell, host, watch }
@@ -41,13 +41,24 @@ describe('a lookout', () => {
 
   test('looks sooner while something is amiss, ever later, and as usual when all is well', async () => {
     const { clock, looks, bell, host } = lookout()
-    host.isWell = false
+    host.found = false
     bell.ring()
     await clock.advance(20_000)
     expect(looks).toEqual([0, 1000, 3000, 7000, 15_000])
-    host.isWell = true
+    host.found = true
     await clock.advance(20_000)
     expect(looks.slice(5)).toEqual([25_000, 35_000])
+  })
+
+  test('looks after as long as the one who looked has said, or when the bell rings', async () => {
+    const { clock, looks, bell, host } = lookout()
+    host.found = 3000
+    bell.ring()
+    await clock.advance(7000)
+    expect(looks).toEqual([0, 3000, 6000])
+    bell.ring()
+    await clock.advance(3000)
+    expect(looks.slice(3)).toEqual([7000, 10_000])
   })
 
   test('ends with its bell', async () => {

@@ -1,7 +1,7 @@
 // No secret leaves in a bundle: planted ones in every dress that flags, variables and configs have.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { MASK, maskSecrets, maskWords } from '../../../src/doctor/secrets.ts'
+import { MASK, maskSecrets, maskWords } from '../../src/secrets.ts'
 
 const SECRET = 'hunter2'
 

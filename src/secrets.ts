@@ -1,6 +1,6 @@
-// Takes secrets out of text before it leaves the host: values of flags, variables and config keys whose names speak of
-// secrets, credentials in URLs, bearer tokens, JSON web tokens and private keys. Paths of key files stay: they tell
-// where a key is, not what it is.
+// Takes secrets out of text before it is logged or leaves the host: values of flags, variables and config keys whose
+// names speak of secrets, credentials in URLs, bearer tokens, JSON web tokens and private keys. Paths of key files stay:
+// they tell where a key is, not what it is.
 
 export const MASK = '‹masked›'
 

@@ -266,6 +266,7 @@ function derivedOf({ config, backend }: { config: NetworkConfig; backend: Tunnel
 }
 
 function mtuOf({ encapsulation, mtuBytes }: TunnelBackend, overIpv6: boolean): string {
+  if (encapsulation === 'none') return "the interface's"
   const overhead = overheadBytes(encapsulation, overIpv6)
   return mtuBytes === null ? `the interface's − ${overhead}` : `${mtuBytes} − ${overhead} = ${mtuBytes - overhead}`
 }

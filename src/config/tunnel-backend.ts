@@ -1,8 +1,7 @@
 // What the tunnel backends read from the network config's `Backend` object, with flannel's names and defaults.
-import { OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import { asConfigError, invalid } from './config-error.ts'
 import type { JsonFields } from './json-fields.ts'
-import { type Encapsulation, SMALLEST_OVERLAY_BYTES } from './mtu.ts'
+import { type Encapsulation, overheadBytes, smallestOverlayBytes } from './mtu.ts'
 import type { NetworkConfig } from './network-config.ts'
 import { type PlainBackend, type PlainChoice, plainBackend } from './plain-backend.ts'
 import { unsupportedBackend } from './unsupported-backend.ts'
@@ -11,9 +10,6 @@ import { unsupportedBackend } from './unsupported-backend.ts'
 const DEFAULT_VXLAN_PORT = 8472
 /** Port of flannel's plain UDP backend. */
 const DEFAULT_UDP_PORT = 8285
-
-/** Smallest underlay MTU that leaves enough for the overlay. */
-const SMALLEST_MTU_BYTES = SMALLEST_OVERLAY_BYTES + OVERHEAD_BYTES.vxlan
 
 /** Between which addresses of hosts the tunnels are: `dual` has one of each, with a device for each family of pods. */
 export type UnderlayFamilies = 'ipv4' | 'ipv6' | 'dual'
@@ -117,9 +113,6 @@ function vxlanBackend(config: NetworkConfig): TunnelBackend {
     const port = portOf(fields, DEFAULT_VXLAN_PORT)
     const mtu = fields.integer('MTU', 0)
     if (vni < 1 || vni > 0xffffff) throw fields.refusal('VNI', 'must be 1 to 16777215')
-    if (mtu !== 0 && (mtu < SMALLEST_MTU_BYTES || mtu > 65535)) {
-      throw fields.refusal('MTU', `must be the underlay's MTU, ${SMALLEST_MTU_BYTES} to 65535, or left out`)
-    }
     const [groupPolicy, learning] = [fields.boolean('GBP', false), fields.boolean('Learning', false)]
     const notices: string[] = []
     const ridesOverIpv4 = fields.boolean(IPV6_KEY, false)
@@ -134,6 +127,11 @@ function vxlanBackend(config: NetworkConfig): TunnelBackend {
     }
     const directRouting = fields.boolean('DirectRouting', false)
     const underlay = underlayOf(config, ridesOverIpv4)
+    const least = smallestOverlayBytes(ipv6 !== null) + overheadBytes('vxlan', underlay !== 'ipv4')
+    if (mtu !== 0 && (mtu < least || mtu > 65535)) {
+      const why = ipv6 === null ? '' : ': IPv6 needs 1280 inside'
+      throw fields.refusal('MTU', `must be the underlay's MTU, ${least} to 65535, or left out${why}`)
+    }
     const names = {
       encapsulation: 'vxlan',
       leaseType: 'vxlan',

@@ -97,7 +97,12 @@ export class ExtensionDataplane extends IdleDataplane {
   }
 
   async #mustRun(name: CommandName, variables: Variables): Promise<string> {
-    const { output, failure } = await this.#execute(name, variables, '\n')
+    const { output, failure, isCut } = await this.#execute(name, variables, '\n')
+    if (failure === null && isCut && name === 'preStartup') {
+      throw new FlanneletteError('host-command', `Backend.${COMMAND_KEYS[name]} says more than 64 KiB`, {
+        remedy: 'its output is given to every peer with the lease, and cut off it would be of no use: say less',
+      })
+    }
     if (failure === null) return output
     const said = output === '' ? '' : `: ${clipped(output)}`
     throw new FlanneletteError('host-command', `Backend.${COMMAND_KEYS[name]} failed (${failure})${said}`, {

@@ -2,6 +2,7 @@
 
 import {
   containsAddress,
+  containsPrefix,
   type ForwardingEntry,
   formatIpv4,
   formatPrefix,
@@ -10,8 +11,10 @@ import {
   isUnicast,
   NON_UNICAST_IPV6_PREFIXES,
   overlaps,
+  type Prefix,
   parseIpv6,
 } from '../../dataplane/index.ts'
+import type { VtepOutline } from '../host/dataplane.ts'
 import { sortedLeases } from '../lease/diff.ts'
 import { identityInWords, identityOf, ipv6HalfOf, type Lease, nameOf, sameSubnet } from '../lease/lease.ts'
 import { peerVtep, type TunnelEnd } from '../lease/peer-vtep.ts'
@@ -22,6 +25,7 @@ export type LeftOutReason =
   | 'incompatible-backend'
   | 'undecodable-data'
   | 'other-family'
+  | 'outside-network'
   | 'overlaps-own-subnet'
   | 'own-address'
   | 'address-not-unicast'
@@ -37,6 +41,9 @@ export interface LeftOutPeer {
   readonly detail: string
 }
 
+/** The pod networks that leases are of; `null` for a family that does not cross. */
+export type PodNetworks = Pick<VtepOutline, 'network' | 'ipv6Network'>
+
 export interface PeerSelection {
   /** In address order, without IPv6 halves that cannot be forwarded to. */
   readonly peers: readonly Lease[]
@@ -44,12 +51,12 @@ export interface PeerSelection {
 }
 
 /** Splits the leases, own one included, into peers that can be forwarded to and those that cannot. */
-export function selectPeers(leases: readonly Lease[], own: Lease): PeerSelection {
+export function selectPeers(leases: readonly Lease[], own: Lease, networks: PodNetworks): PeerSelection {
   const peers: Lease[] = []
   const leftOut: LeftOutPeer[] = []
   for (const lease of sortedLeases(leases)) {
     if (isOwn(lease, own)) continue
-    const verdict = whyNot(lease, own)
+    const verdict = whyNot(lease, own, networks)
     if (verdict !== null) {
       leftOut.push({ lease, subnet: nameOf(lease), ...verdict })
       continue
@@ -62,11 +69,16 @@ export function selectPeers(leases: readonly Lease[], own: Lease): PeerSelection
     }
     peers.push(lease)
   }
-  return selectIpv6Halves(peers, leftOut, own)
+  return selectIpv6Halves(peers, leftOut, own, networks)
 }
 
 /** A half that cannot be used costs its lease nothing else. Without an IPv6 half of our own there is nothing to say. */
-function selectIpv6Halves(peers: readonly Lease[], leftOut: LeftOutPeer[], own: Lease): PeerSelection {
+function selectIpv6Halves(
+  peers: readonly Lease[],
+  leftOut: LeftOutPeer[],
+  own: Lease,
+  { ipv6Network }: PodNetworks,
+): PeerSelection {
   if (peers.every(({ ipv6Subnet }) => ipv6Subnet === null)) return { peers, leftOut }
   const ownHalf = ipv6HalfOf(own)
   const holders = new Map<string, Lease>()
@@ -75,7 +87,7 @@ function selectIpv6Halves(peers: readonly Lease[], leftOut: LeftOutPeer[], own: 
     const half = ipv6HalfOf(lease)
     if (half === null || lease.ipv6Subnet === null) continue
     const subnet = formatPrefix(half)
-    const verdict = ownHalf === null ? null : whyNotIpv6(lease, half, own, ownHalf)
+    const verdict = ownHalf === null ? null : (outside(ipv6Network, half) ?? whyNotIpv6(lease, half, own, ownHalf))
     if (ownHalf === null) {
       useless.add(lease)
     } else if (verdict !== null) {
@@ -156,7 +168,7 @@ function isOwn(lease: Lease, own: Lease): boolean {
 }
 
 /** Whatever keeps a lease as a whole from being used. */
-function whyNot(lease: Lease, own: Lease): Verdict | null {
+function whyNot(lease: Lease, own: Lease, { network }: PodNetworks): Verdict | null {
   const { attributes } = lease
   if (attributes.backendType !== own.attributes.backendType) {
     // udp and alloc leave the type out of their leases.
@@ -171,9 +183,15 @@ function whyNot(lease: Lease, own: Lease): Verdict | null {
       ? { reason: 'other-family', detail: 'it has no IPv6 subnet, and we no IPv4' }
       : null
   }
-  if (lease.subnet !== null) return whyNotIpv4(lease, lease.subnet, own.subnet)
+  if (lease.subnet !== null) return outside(network, lease.subnet) ?? whyNotIpv4(lease, lease.subnet, own.subnet)
   if (own.attributes.publicIpv6 !== null) return null
   return { reason: 'other-family', detail: 'it has no IPv4 address, and we no tunnel over IPv6' }
+}
+
+/** A route to it would take what is not of pods: somebody's DNS server, or the hosts themselves. */
+function outside(network: Prefix | null, subnet: Prefix): Verdict | null {
+  if (network === null || containsPrefix(network, subnet)) return null
+  return { reason: 'outside-network', detail: `it lies outside the pod network ${formatPrefix(network)}` }
 }
 
 function whyNotIpv4({ attributes }: Lease, subnet: Ipv4Prefix, ownSubnet: Ipv4Prefix): Verdict | null {

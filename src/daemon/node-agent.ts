@@ -35,6 +35,7 @@ import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentOptions, AgentState } from './agent-options.ts'
 import { ConfigCheck } from './config-check.ts'
+import type { PodNetworks } from './forwarding-entries.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { KeptLeases } from './kept-leases.ts'
 import { fixedAddresses, publicAddresses } from './own-attributes.ts'
@@ -159,14 +160,14 @@ export class NodeAgent {
   async #forward(joined: JoinedNetwork): Promise<void> {
     const { options } = { options: this.#options }
     if (!joined.confirmed) {
-      await this.#peers.offer(options.state.readLeases(), joined.lease, 'leases kept from the last run')
+      await this.#peers.offer(options.state.readLeases(), joined.lease, joined.outline, 'leases kept from the last run')
     }
     this.#manager = new LeaseManager(joined.lease, joined.confirmed, {
       store: options.store,
       clock: options.clock,
       log: options.log,
       renewMarginMs: options.renewMarginMs,
-      onLeases: (leases) => this.#onLeases(leases),
+      onLeases: (leases) => this.#onLeases(leases, joined.outline),
       onOwnLease: (lease) => options.state.writeLease({ lease, config: joined.rawConfig }),
       onStore: (reachable, why) => this.#onStore(reachable, why),
       onLost: (error) => void this.#onLost(error),
@@ -178,11 +179,11 @@ export class NodeAgent {
     if (joined.confirmed) await this.#firstSnapshot
   }
 
-  #onLeases(leases: readonly Lease[]): void {
+  #onLeases(leases: readonly Lease[], networks: PodNetworks): void {
     const own = this.#manager?.lease
     if (own === undefined || this.#stopping.signal.aborted) return
     const generation = this.#peers.generation
-    void this.#peers.offer(leases, own, generation === 0 ? 'first leases' : 'lease change').then(async () => {
+    void this.#peers.offer(leases, own, networks, generation === 0 ? 'first leases' : 'lease change').then(async () => {
       if (this.#peers.generation !== generation) await this.#kept.offer(leases)
       this.#firstLeases()
     })

@@ -26,9 +26,13 @@ export interface CommandEnd {
   readonly output: string
   /** `null` when it ended with exit code 0, else why it is a failure, in one phrase. */
   readonly failure: string | null
+  /** Some of the output was left out. */
+  readonly isCut?: true
 }
 
 const LARGEST_OUTPUT = 65_536
+/** Commands under way. */
+const running = new Set<ChildProcess>()
 /** How long output is waited for after the end: what a command leaves behind may hold its pipes for ever. */
 const DRAIN_MS = 200
 
@@ -47,6 +51,11 @@ function expand(word: string, variables: Readonly<Record<string, string | undefi
   })
 }
 
+/** No command outlives the process that would have seen to its end: nobody would be left to kill it. */
+export function killRunningCommands(): void {
+  for (const child of running) killGroup(child)
+}
+
 /** Runs it to its end; never fails by itself. */
 export function runConfigured({ text, shell }: ConfiguredCommand, run: CommandRun): Promise<CommandEnd> {
   const environment = { ...run.environment, ...run.variables }
@@ -54,6 +63,8 @@ export function runConfigured({ text, shell }: ConfiguredCommand, run: CommandRu
   return new Promise((resolve) => {
     // A process group of its own, so that the deadline reaches what it has started as well.
     const child = spawn(program, words, { env: environment, detached: true, stdio: ['pipe', 'pipe', 'pipe'] })
+    if (!process.listeners('exit').includes(killRunningCommands)) process.once('exit', killRunningCommands)
+    running.add(child)
     const output = collect(child)
     let isLate = false
     const deadline = setTimeout(() => {
@@ -62,9 +73,10 @@ export function runConfigured({ text, shell }: ConfiguredCommand, run: CommandRu
     }, run.limitMs)
     const finish = (failure: string | null) => {
       clearTimeout(deadline)
+      running.delete(child)
       child.stdout.destroy()
       child.stderr.destroy()
-      resolve({ output: output().trim(), failure })
+      resolve({ ...output(), failure })
     }
     child.stdin.on('error', () => {}) // a command that reads nothing is no failure
     child.stdin.end(run.input)
@@ -80,14 +92,16 @@ export function runConfigured({ text, shell }: ConfiguredCommand, run: CommandRu
   })
 }
 
-function collect(child: ChildProcess): () => string {
+function collect(child: ChildProcess): () => Omit<CommandEnd, 'failure'> {
   let text = ''
+  let isCut = false
   for (const stream of [child.stdout, child.stderr]) {
     stream?.setEncoding('utf8').on('data', (more: string) => {
+      isCut ||= text.length + more.length > LARGEST_OUTPUT
       if (text.length < LARGEST_OUTPUT) text = (text + more).slice(0, LARGEST_OUTPUT)
     })
   }
-  return () => text
+  return () => ({ output: text.trim(), ...(isCut ? { isCut } : {}) })
 }
 
 function killGroup({ pid }: ChildProcess): void {

@@ -51,6 +51,23 @@ export function desiredRows(peers: readonly Lease[], local: TunnelEnd): PeerRow[
   })
 }
 
+/**
+ * Subnets, by their rows, that cannot be programmed because a row before them has the same MAC for another address, as
+ * copied machines do; with the reason. An FDB entry of the kernel's leads one MAC to one address.
+ */
+export function twinsAmong(rows: readonly PeerRow[]): ReadonlyMap<string, string> {
+  const holders = new Map<string, PeerRow>()
+  const twins = new Map<string, string>()
+  for (const row of rows) {
+    const holder = holders.get(row.mac) ?? row
+    holders.set(row.mac, holder)
+    if (holder.underlayAddress === row.underlayAddress) continue
+    const why = `its VTEP has the MAC of ${holder.underlayAddress}, ${row.mac}: each node needs its own state directory`
+    for (const { subnet } of subnetRowsOf(row)) twins.set(subnet, why)
+  }
+  return twins
+}
+
 function subnetRow(subnet: Prefix): SubnetRow {
   return { subnet: formatPrefix(subnet), gateway: formatAddress(subnet.address) }
 }

@@ -23,6 +23,7 @@ import {
   planProgram,
   planRemoval,
   subnetRowsOf,
+  twinsAmong,
 } from './kernel-vtep-plan.ts'
 import { VtepWatch } from './kernel-vtep-watch.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
@@ -263,7 +264,9 @@ export class KernelVtep implements Dataplane {
     const tables = this.#tables
     // Before the first peers are known, a former run's are better than none.
     if (tables === null || this.#stopped || this.#generation === 0) return
-    const rows = this.#rows
+    const wanted = this.#rows
+    const failed = new Map(twinsAmong(wanted))
+    const rows = wanted.filter(({ subnet }) => !failed.has(subnet))
     const present = await tables.read()
     const removal = planRemoval(this.#device, rows, present, this.#macs)
     await this.#remove(tables, 'ip', removal.routes)
@@ -271,13 +274,12 @@ export class KernelVtep implements Dataplane {
     await this.#remove(tables, 'ip', removal.neighbors)
     const plan = planProgram(this.#device, rows, present)
     for (const { mac } of rows) this.#macs.add(mac)
-    const failed = new Map<string, string>()
     await program(tables, 'ip', plan.neighbors, failed)
     await program(tables, 'bridge', plan.fdb, failed)
     await this.#programAnew(tables, await program(tables, 'ip', plan.routes, failed), failed)
-    this.#tellOfRepairs(rows, plan)
-    this.#settledRows = rows
-    this.#settle(rows, new Map([...plan.blocked, ...failed]), cause)
+    this.#tellOfRepairs(wanted, plan)
+    this.#settledRows = wanted
+    this.#settle(wanted, new Map([...plan.blocked, ...failed]), cause)
   }
 
   /** Routes that the kernel did not put in the place of wrong ones of ours. */

@@ -26,6 +26,8 @@ const SWAPS = 8
 const GAP_MS = 50
 
 /** /26 subnets of 11.0.0.0/8. */
+const NETWORKS = { network: null, ipv6Network: null }
+
 function manyLeases(): Lease[] {
   const one = peerLease('11.0.0.0/26', '172.16.0.0', formatMac(THERE.mac))
   return Array.from({ length: LEASES }, (_, node) => ({
@@ -47,7 +49,7 @@ test('100,000 leases: no pause in forwarding while their table is swapped', asyn
   dataplane.replacePeers = (peers) => group.replaceTable([entryFor(THERE), ...forwardingEntries(peers, local)])
   const updates = new PeerUpdates({ dataplane, clock, log: silentLog })
   const leases = manyLeases()
-  await updates.offer(leases, own, 'first')
+  await updates.offer(leases, own, NETWORKS, 'first')
 
   const script = join(ROOT, 'test/support/arrival-gaps.mjs')
   const argv = inNamespace(namespace, [process.execPath, script, POD, FAR_POD, THERE.underlay, String(UNDERLAY_PORT)])
@@ -69,7 +71,7 @@ test('100,000 leases: no pause in forwarding while their table is swapped', asyn
     shared.edit(() => leases.slice(0, leases.length - swap))
     const start = performance.now()
     const { value } = await news.next()
-    if (value?.type === 'snapshot') await updates.offer(value.leases, own, 'change')
+    if (value?.type === 'snapshot') await updates.offer(value.leases, own, NETWORKS, 'change')
     times.push(performance.now() - start)
   }
   end.abort()

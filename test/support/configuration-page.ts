@@ -101,7 +101,7 @@ start, which waits for it; a mistake is reported with its place.
 | \`Backend.Type\` | required in \`Backend\`; without \`Backend\` it is \`udp\`, as flannel has it | \`vxlan\`; \`host-gw\` (routes, no keys); \`udp\` (IPv4 inside plain UDP; of the keys below it has \`Port\` only); \`alloc\` (a lease and nothing else, no keys); \`extension\` (commands). What each is for: [backends](backends.md) |
 | \`Backend.VNI\` | 1 | 1 to 16777215; also the number in the device's name, in hex behind an \`x\` where that would be too long |
 | \`Backend.Port\` | 8472; \`udp\`: 8285 | UDP port, equal on all nodes |
-| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626; the overlay gets 50 bytes less, over IPv6 70. The interface's is followed while the daemon runs; one that is given here is not |
+| \`Backend.MTU\` | the interface's | MTU of the **underlay**, at least 626, with IPv6 1350 (1330 with \`IPv6OverIPv4\`); the overlay gets 50 bytes less, over IPv6 70. The interface's is followed while the daemon runs; one that is given here is not |
 | \`Backend.IPv6OverIPv4\` | false | our own key: with \`EnableIPv6\` there is no second tunnel, IPv6 packets of pods ride through the VXLAN tunnels between IPv4 addresses, by the same device, MAC and port. The overlay then needs an MTU of 1280. All nodes must be ours ([why](decisions/0010-ipv6-rides-over-ipv4.md)) |
 | \`Backend.PreStartupCommand\`, \`PostStartupCommand\`, \`SubnetAddCommand\`, \`SubnetRemoveCommand\` | none | \`extension\` only: [what runs when](backends.md#extension) |
 | \`Backend.Shell\` | false | \`extension\` only, our own key: \`/bin/sh -c\` reads the commands |

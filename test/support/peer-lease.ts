@@ -1,7 +1,13 @@
 // Leases of peers as tests want them: short to write, flannel's form inside.
 import { parseIpv4 } from '../../dataplane/wire/address.ts'
-import { parsePrefix } from '../../dataplane/wire/prefix.ts'
+import { parseIpv6Prefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
 import type { Lease } from '../../src/lease/lease.ts'
+
+/** The pod networks of all leases here. */
+export const POD_NETWORKS = {
+  network: parsePrefix('10.244.0.0/16'),
+  ipv6Network: parseIpv6Prefix('fd00:10:244::/48'),
+}
 
 /**
  * A vxlan lease: `peerLease('10.244.2.0/24', '192.168.56.12', '02:00:00:00:00:02')`, dual-stack with an

@@ -44,6 +44,11 @@ describe('a good config', () => {
     })
   })
 
+  test('without a tunnel has the MTU of the interface', () => {
+    const { derived } = checkNetworkConfig('{"Network":"10.244.0.0/16","Backend":{"Type":"host-gw"}}')
+    expect(derived).toMatchObject({ backend: 'host-gw', device: 'none', MTU: "the interface's" })
+  })
+
   test('with a tunnel over IPv6 comes to two devices, each with its MTU, or to that one', () => {
     const ipv6 = '"EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}'
     expect(checkNetworkConfig(`{"Network":"10.244.0.0/16",${ipv6}}`).derived).toMatchObject({

@@ -55,6 +55,24 @@ test.each([
   )
 })
 
+test.each([
+  ['through a tunnel over IPv6', {}, 1350],
+  ['through the one over IPv4', { IPv6OverIPv4: true }, 1330],
+])('with IPv6 %s an MTU leaves it the 1280 bytes that it needs', (_, keys, least) => {
+  const ipv6 = { EnableIPv6: true, IPv6Network: 'fd00:10:244::/48' }
+  const withMtu = (MTU: number) => {
+    const Backend = { Type: 'vxlan', MTU, ...keys }
+    return tunnelBackend(parseNetworkConfig(JSON.stringify({ Network: '10.244.0.0/16', ...ipv6, Backend })))
+  }
+  expect(withMtu(least).mtuBytes).toBe(least)
+  expect(() => withMtu(least - 1)).toThrow(
+    expect.objectContaining({
+      exitCode: 2,
+      message: expect.stringContaining(`MTU must be the underlay's MTU, ${least} to`),
+    }),
+  )
+})
+
 test.each(['GBP', 'Learning'])('%s is accepted, with a notice of what it needs', (field) => {
   expect(backendOf({ Type: 'vxlan', [field]: true }).notices).toEqual([expect.stringContaining(field)])
 })

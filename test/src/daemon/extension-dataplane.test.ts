@@ -70,6 +70,15 @@ test('what the command before the lease says is for the lease, and never in the 
   expect(JSON.stringify(log.lines)).not.toContain('key 2')
 })
 
+test('data that is cut off is given to nobody', async () => {
+  const { dataplane } = scripted({}, { pre: { output: 'half a ke', failure: null, isCut: true } })
+  await expect(dataplane.prepare()).rejects.toMatchObject({
+    code: 'host-command',
+    message: 'Backend.PreStartupCommand says more than 64 KiB',
+  })
+  expect(dataplane.leaseData()).toBeUndefined()
+})
+
 test('without that command there is no data', async () => {
   const { dataplane, runs } = scripted({ preStartup: null })
   await dataplane.prepare()

@@ -5,7 +5,7 @@ import { parseIpv4, parseMac } from '../../../dataplane/wire/address.ts'
 import { formatPrefix, overlaps, parseIpv6Prefix } from '../../../dataplane/wire/prefix.ts'
 import { forwardingEntries, selectPeers } from '../../../src/daemon/forwarding-entries.ts'
 import type { Lease, LeaseAttributes } from '../../../src/lease/lease.ts'
-import { peerLease } from '../../support/peer-lease.ts'
+import { POD_NETWORKS, peerLease } from '../../support/peer-lease.ts'
 
 const VXLAN = {
   encapsulation: 'vxlan',
@@ -23,7 +23,7 @@ function altered(lease: Lease, attributes: Partial<LeaseAttributes>, revision = 
 }
 
 function select(...leases: Lease[]) {
-  const { peers, leftOut } = selectPeers(leases, OWN)
+  const { peers, leftOut } = selectPeers(leases, OWN, POD_NETWORKS)
   return { peers: peers.map((lease) => formatPrefix(lease.subnet!)), leftOut }
 }
 
@@ -89,10 +89,21 @@ describe('selectPeers', () => {
       [B, later],
       [later, B],
     ]) {
-      const { peers, leftOut } = selectPeers(leases, OWN)
+      const { peers, leftOut } = selectPeers(leases, OWN, POD_NETWORKS)
       expect([peers, leftOut.map((one) => [one.lease, one.reason])]).toEqual([[later], [[B, 'superseded']]])
     }
   })
+
+  test.each(['0.0.0.0/1', '10.245.2.0/24', '192.0.2.128/25', '127.0.0.0/8', '8.8.8.8/31'])(
+    '%s is no subnet of the pod network: a route to it would take what is not of pods',
+    (subnet) => {
+      const { peers, leftOut } = select(OWN, peerLease(subnet, '198.51.100.9', '0a:00:00:00:00:09'), C)
+      expect(peers).toEqual(['10.244.3.0/24'])
+      expect(leftOut).toMatchObject([
+        { reason: 'outside-network', detail: 'it lies outside the pod network 10.244.0.0/16' },
+      ])
+    },
+  )
 
   test('a smaller subnet inside a larger one stays: the longest prefix decides packet by packet', () => {
     expect(select(B, peerLease('10.244.2.128/25', '192.0.2.3', '0a:00:00:00:00:03')).peers).toHaveLength(2)
@@ -106,14 +117,14 @@ describe('selectPeers', () => {
       })
     fc.assert(
       fc.property(fc.uniqueArray(lease, { selector: (one) => one.revision }), (leases) => {
-        const { peers, leftOut } = selectPeers(leases, OWN)
+        const { peers, leftOut } = selectPeers(leases, OWN, POD_NETWORKS)
         const own = leases.filter(
           (one) => one.attributes.publicIp === 0xc0000201 && formatPrefix(one.subnet!) === '10.244.1.0/24',
         )
         expect(peers.length + leftOut.length + own.length).toBe(leases.length)
         expect(peers.some((peer) => overlaps(peer.subnet!, OWN.subnet!))).toBe(false)
         expect(new Set(peers.map((peer) => formatPrefix(peer.subnet!))).size).toBe(peers.length)
-        expect(selectPeers([...leases].reverse(), OWN).peers).toEqual(peers)
+        expect(selectPeers([...leases].reverse(), OWN, POD_NETWORKS).peers).toEqual(peers)
       }),
     )
   })
@@ -136,7 +147,7 @@ describe('plain UDP', () => {
   })
 
   test('takes leases without a type, which carry no MAC, and no others', () => {
-    const { peers, leftOut } = selectPeers([plain(B), C], plain(OWN))
+    const { peers, leftOut } = selectPeers([plain(B), C], plain(OWN), POD_NETWORKS)
     expect(peers).toEqual([plain(B)])
     expect(leftOut.map(({ lease, detail }) => [lease, detail])).toEqual([[C, 'incompatible: vxlan']])
   })
@@ -154,12 +165,12 @@ describe('IPv6 halves', () => {
     peerLease(`10.244.${host}.0/24`, `192.0.2.${host}`, MAC(host), half)
   const own = dual(1)
   const halves = (leases: readonly Lease[], self = own) => {
-    const { peers, leftOut } = selectPeers(leases, self)
+    const { peers, leftOut } = selectPeers(leases, self, POD_NETWORKS)
     return { halves: peers.map(({ ipv6Subnet }) => ipv6Subnet), leftOut }
   }
 
   test('get a table entry of their own to the same VTEP', () => {
-    const { peers } = selectPeers([own, dual(2), C], own)
+    const { peers } = selectPeers([own, dual(2), C], own, POD_NETWORKS)
     const entries = forwardingEntries(peers, VXLAN)
     expect(entries.map(({ prefix }) => formatPrefix(prefix))).toEqual([
       '10.244.2.0/24',

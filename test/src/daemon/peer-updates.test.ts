@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { PeerUpdates } from '../../../src/daemon/peer-updates.ts'
 import { FakeDataplane } from '../../support/fake-dataplane.ts'
-import { peerLease } from '../../support/peer-lease.ts'
+import { POD_NETWORKS, peerLease } from '../../support/peer-lease.ts'
 import { RecordingLog } from '../../support/recording-log.ts'
 import { settle, VirtualClock } from '../../support/virtual-clock.ts'
 
@@ -20,16 +20,16 @@ function make() {
 
 test('the first set is handed over even when it is empty', async () => {
   const { dataplane, updates } = make()
-  await updates.offer([OWN], OWN, 'first leases')
+  await updates.offer([OWN], OWN, POD_NETWORKS, 'first leases')
   expect([dataplane.tables, updates.generation]).toEqual([[{ peers: [], cause: 'first leases:' }], 1])
 })
 
 test('the cause says what was added, changed and removed', async () => {
   const { dataplane, updates } = make()
-  await updates.offer([OWN, B], OWN, 'first leases')
+  await updates.offer([OWN, B], OWN, POD_NETWORKS, 'first leases')
   const rebooted = peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:99')
-  await updates.offer([OWN, rebooted, C], OWN, 'lease change')
-  await updates.offer([OWN, C], OWN, 'lease change')
+  await updates.offer([OWN, rebooted, C], OWN, POD_NETWORKS, 'lease change')
+  await updates.offer([OWN, C], OWN, POD_NETWORKS, 'lease change')
   expect(dataplane.tables.map((table) => table.cause)).toEqual([
     'first leases: +10.244.2.0/24',
     'lease change: +10.244.3.0/24 ~10.244.2.0/24',
@@ -42,28 +42,28 @@ test('a long cause is cut to a few names and a number', async () => {
   const many = Array.from({ length: 40 }, (_, index) =>
     peerLease(`10.244.${index + 2}.0/24`, '192.0.2.2', '0a:00:00:00:00:02'),
   )
-  await updates.offer(many, OWN, 'first leases')
+  await updates.offer(many, OWN, POD_NETWORKS, 'first leases')
   expect(dataplane.tables[0]?.cause).toMatch(/\+10\.244\.6\.0\/24 and 35 more$/)
 })
 
 test('a renewal hands nothing over, but is known', async () => {
   const { dataplane, updates } = make()
-  await updates.offer([OWN, B], OWN, 'first leases')
+  await updates.offer([OWN, B], OWN, POD_NETWORKS, 'first leases')
   const renewed = { ...B, revision: 9, expiresAtMs: 5 }
-  await updates.offer([OWN, renewed], OWN, 'lease change')
+  await updates.offer([OWN, renewed], OWN, POD_NETWORKS, 'lease change')
   expect([dataplane.tables.length, updates.peers]).toEqual([1, [renewed]])
 })
 
 test('sets that come during a hand-over are merged, and the latest one is what remains', async () => {
   const { dataplane, updates } = make()
-  await updates.offer([OWN], OWN, 'first leases')
+  await updates.offer([OWN], OWN, POD_NETWORKS, 'first leases')
   let open = () => {}
   dataplane.gate = new Promise((resolve) => {
     open = resolve
   })
-  const offers = [updates.offer([OWN, B], OWN, 'lease change')]
+  const offers = [updates.offer([OWN, B], OWN, POD_NETWORKS, 'lease change')]
   await settle()
-  for (const leases of [[OWN, B, C], [OWN]]) offers.push(updates.offer(leases, OWN, 'lease change'))
+  for (const leases of [[OWN, B, C], [OWN]]) offers.push(updates.offer(leases, OWN, POD_NETWORKS, 'lease change'))
   await settle()
   expect(dataplane.tables).toHaveLength(1)
   open()
@@ -76,7 +76,7 @@ test('sets that come during a hand-over are merged, and the latest one is what r
 test('a hand-over that fails is tried again with the same set', async () => {
   const { clock, dataplane, updates, log } = make()
   dataplane.replaceFailures.push(new Error('no memory'))
-  await updates.offer([OWN, B], OWN, 'first leases')
+  await updates.offer([OWN, B], OWN, POD_NETWORKS, 'first leases')
   expect([dataplane.tables.length, log.of('peers-not-replaced').length]).toEqual([0, 1])
   await clock.advance(5000)
   expect(dataplane.subnets).toEqual(['10.244.2.0/24'])
@@ -84,10 +84,10 @@ test('a hand-over that fails is tried again with the same set', async () => {
 
 test('after a failure even the set that was in force before is handed over again', async () => {
   const { clock, dataplane, updates } = make()
-  await updates.offer([OWN, B], OWN, 'first leases')
+  await updates.offer([OWN, B], OWN, POD_NETWORKS, 'first leases')
   dataplane.replaceFailures.push(new Error('half done'))
-  await updates.offer([OWN, B, C], OWN, 'lease change')
-  await updates.offer([OWN, B], OWN, 'lease change')
+  await updates.offer([OWN, B, C], OWN, POD_NETWORKS, 'lease change')
+  await updates.offer([OWN, B], OWN, POD_NETWORKS, 'lease change')
   expect([dataplane.tables.length, dataplane.subnets]).toEqual([2, ['10.244.2.0/24']])
   await clock.advance(60_000)
   expect(dataplane.subnets).toEqual(['10.244.2.0/24'])
@@ -97,7 +97,8 @@ test('conflicts and left-out peers are warned about once, not with every snapsho
   const { updates, log } = make()
   const twin = peerLease('10.244.2.128/25', '192.0.2.9', '0a:00:00:00:00:09')
   const foreign = { ...C, attributes: { ...C.attributes, backendType: 'host-gw' } }
-  for (let round = 0; round < 3; round++) await updates.offer([OWN, B, twin, foreign], OWN, 'lease change')
+  for (let round = 0; round < 3; round++)
+    await updates.offer([OWN, B, twin, foreign], OWN, POD_NETWORKS, 'lease change')
   expect(updates.conflicts).toHaveLength(1)
   expect(log.of('lease-conflict').map((line) => line.message)).toEqual([
     expect.stringMatching(/10\.244\.2\.0\/24.*192\.0\.2\.9/),
@@ -108,9 +109,9 @@ test('conflicts and left-out peers are warned about once, not with every snapsho
 test('after close nothing is handed over any more, not even a retry', async () => {
   const { clock, dataplane, updates } = make()
   dataplane.replaceFailures.push(new Error('no memory'))
-  await updates.offer([OWN, B], OWN, 'first leases')
+  await updates.offer([OWN, B], OWN, POD_NETWORKS, 'first leases')
   updates.close()
-  await updates.offer([OWN, C], OWN, 'lease change')
+  await updates.offer([OWN, C], OWN, POD_NETWORKS, 'lease change')
   await clock.advance(60_000)
   expect([dataplane.tables, clock.timers]).toEqual([[], 0])
 })

@@ -5,7 +5,7 @@ import { formatPrefix } from '../../../dataplane/wire/prefix.ts'
 import { forwardingEntries, selectPeers } from '../../../src/daemon/forwarding-entries.ts'
 import { type Lease, type LeaseAttributes, nameOf } from '../../../src/lease/lease.ts'
 import { ip, ip6 } from '../../support/packets.ts'
-import { dualLease, ipv6Lease, peerLease } from '../../support/peer-lease.ts'
+import { dualLease, ipv6Lease, POD_NETWORKS, peerLease } from '../../support/peer-lease.ts'
 
 const IPV4_ALONE = peerLease('10.244.5.0/24', '192.0.2.5', '0a:00:00:00:00:05')
 
@@ -14,7 +14,7 @@ function altered(lease: Lease, attributes: Partial<LeaseAttributes>, more: Parti
 }
 
 function select(own: Lease, ...leases: Lease[]) {
-  const { peers, leftOut } = selectPeers(leases, own)
+  const { peers, leftOut } = selectPeers(leases, own, POD_NETWORKS)
   return {
     peers: peers.map(({ subnet, ipv6Subnet }) => [subnet && formatPrefix(subnet), ipv6Subnet]),
     leftOut: leftOut.map(({ subnet, reason }) => [subnet, reason]),
@@ -42,6 +42,7 @@ describe('a node with both tunnels', () => {
     ['with a link-local address', { publicIpv6: 'fe80::2' }, {}, 'address-not-unicast'],
     ['with an address inside a pod subnet', { publicIpv6: 'fd00:10:244:2::7' }, {}, 'address-inside-overlay'],
     ['with an address inside our own', { publicIpv6: 'fd00:10:244:1::7' }, {}, 'address-inside-overlay'],
+    ['outside the pod network', {}, { ipv6Subnet: '2001:db8::/64' }, 'outside-network'],
     ['that overlaps our own subnet', {}, { ipv6Subnet: 'fd00:10:244::/60' }, 'overlaps-own-subnet'],
   ])('uses a half %s not, and the other half all the same', (_, attributes, more, reason) => {
     const lease = altered(dualLease(2), attributes, more)
@@ -108,6 +109,7 @@ describe('a node without IPv4', () => {
     const { peers, leftOut } = selectPeers(
       [altered(ipv6Lease(4), {}, { ipv6Subnet: 'fd00:10:244:3::/64', revision: 9 }), ipv6Lease(3), ipv6Lease(2)],
       own,
+      POD_NETWORKS,
     )
     expect(peers.map((peer) => [nameOf(peer), peer.attributes.publicIpv6])).toEqual([
       ['fd00:10:244:2::/64', '2001:db8::2'],

@@ -2,7 +2,12 @@
 import { chmodSync, existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { type CommandRun, runConfigured, wordsOfCommand } from '../../../src/host/configured-command.ts'
+import {
+  type CommandRun,
+  killRunningCommands,
+  runConfigured,
+  wordsOfCommand,
+} from '../../../src/host/configured-command.ts'
 import { hasEnded } from '../../../src/host/network-namespace.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
 
@@ -69,4 +74,20 @@ test('what a command leaves running holds nobody up, and lives on', async () => 
   expect(failure).toBeNull()
   expect(performance.now() - start).toBeLessThan(5000)
   process.kill(Number(output), 'SIGKILL')
+})
+
+test('a command does not outlive the process that runs it', async () => {
+  const marker = join(temporaryDirectory(), 'survived')
+  const end = runConfigured({ text: `(sleep 1; touch ${marker}) & sleep 60`, shell: true }, RUN)
+  expect(process.listeners('exit')).toContain(killRunningCommands)
+  killRunningCommands()
+  expect(await end).toMatchObject({ failure: 'ended by SIGKILL (9)' })
+  await new Promise((resolve) => setTimeout(resolve, 1500))
+  expect(existsSync(marker)).toBe(false)
+})
+
+test('output that is cut off is said to be', async () => {
+  const text = 'head -c 70000 /dev/zero | tr "\\0" y'
+  const { output, ...rest } = await runConfigured({ text, shell: true }, RUN)
+  expect([output.length, rest]).toEqual([65_536, { failure: null, isCut: true }])
 })

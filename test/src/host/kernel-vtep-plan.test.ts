@@ -9,6 +9,7 @@ import {
   planProgram,
   planRemoval,
   subnetRowsOf,
+  twinsAmong,
 } from '../../../src/host/kernel-vtep-plan.ts'
 import type { Lease } from '../../../src/lease/lease.ts'
 import { peerLease } from '../../support/peer-lease.ts'
@@ -239,4 +240,15 @@ describe('a dual-stack peer', () => {
       neighbors: ['neigh delete fd00:10:244:4:: dev flannel.1'],
     })
   })
+})
+
+test('of copied machines, which have one MAC, the first gets its rows and the others are named', () => {
+  const copy = peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:02', 'fd00:10:244:4::/64')
+  const moved = peerLease('10.244.5.0/24', '192.0.2.2', '02:00:00:00:00:02')
+  const twins = twinsAmong(desiredRows([HOST2, HOST3, copy, moved], LOCAL))
+  const why = 'its VTEP has the MAC of 192.0.2.2, 02:00:00:00:00:02: each node needs its own state directory'
+  expect([...twins]).toEqual([
+    ['10.244.4.0/24', why],
+    ['fd00:10:244:4::/64', why],
+  ])
 })

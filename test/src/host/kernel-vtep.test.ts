@@ -200,3 +200,12 @@ test('the device’s counters are read by column, and an absent device has none'
   })
   expect(deviceCounters('flannel.7', table)).toEqual({})
 })
+
+test('of copied machines, which have one MAC, one is programmed and the other waits, without a quarrel over the entry', async () => {
+  const { tables, vtep } = await started()
+  await vtep.replacePeers([HOST2, peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:02')], 'first leases')
+  expect(tables.take().filter((command) => command.startsWith('bridge'))).toEqual([
+    'bridge fdb replace 02:00:00:00:00:02 dev flannel.1 dst 192.0.2.2 self permanent',
+  ])
+  expect([...vtep.pendingSubnets()]).toEqual(['10.244.4.0/24'])
+})

@@ -8,14 +8,13 @@ import type { NodeView } from './node-view.ts'
 /** Something that was looked at, or why it could not be. */
 export type Looked<T> = { readonly seen: true; readonly value: T } | { readonly seen: false; readonly why: string }
 
-/** Who holds a UDP port. */
-export interface PortHolder {
+/** A UDP socket, and who holds it: also a program that was started a moment ago and has not closed what it inherited. */
+export interface PortSocket {
   readonly port: number
   /** Local address as `ss` prints it. */
   readonly address: string
-  /** `null` for the kernel itself, or when it may not be known. */
-  readonly pid: number | null
-  readonly program: string | null
+  /** Empty for a socket of the kernel's own, or when its holders may not be known. */
+  readonly holders: readonly { readonly pid: number; readonly program: string }[]
 }
 
 /** A device that a network manager believes to be its own. */
@@ -73,7 +72,7 @@ export interface Facts {
   readonly settings: ReadonlyMap<string, string>
   /** Offloads of the underlay interface by ethtool's long names. */
   readonly offloads: Looked<Readonly<Record<string, boolean>>>
-  readonly udpPorts: Looked<readonly PortHolder[]>
+  readonly udpPorts: Looked<readonly PortSocket[]>
   /** Chains that packets of IPv4 pass, those for both families among them. */
   readonly firewall: Looked<readonly FirewallChain[]>
   /** The same for IPv6. */

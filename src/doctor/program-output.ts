@@ -1,13 +1,15 @@
 // Reads what `ss`, `nmcli` and `networkctl` print. Pure.
-import type { ManagedDevice, PortHolder } from './facts.ts'
+import type { ManagedDevice, PortSocket } from './facts.ts'
 
 /** `ss -Hulnp`: one line a socket, `users:(("node",pid=123,fd=20))` where that may be known. */
-export function parsePorts(text: string): PortHolder[] {
+export function parsePorts(text: string): PortSocket[] {
   return text.split('\n').flatMap((line) => {
     const [, address, port] = /^\S+\s+\d+\s+\d+\s+(\S+):(\d+)\s/.exec(line) ?? []
     if (address === undefined || port === undefined) return []
-    const [, program, pid] = /users:\(\("([^"]*)",pid=(\d+)/.exec(line) ?? []
-    return [{ port: Number(port), address, pid: pid === undefined ? null : Number(pid), program: program ?? null }]
+    const users = line.matchAll(/\("([^"]*)",pid=(\d+),/g)
+    const byPid = new Map([...users].map(([, program = '', pid]) => [Number(pid), program]))
+    const holders = [...byPid].map(([pid, program]) => ({ pid, program }))
+    return [{ port: Number(port), address, holders }]
   })
 }
 

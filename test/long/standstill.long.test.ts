@@ -11,9 +11,9 @@ import {
   networkOnEtcd,
   type Place,
   PREFIX,
-  SteadyPing,
   Underlay,
 } from '../support/etcd-network.ts'
+import { SteadyPing } from '../support/steady-ping.ts'
 
 /** Stops it for longer than any turn takes, with pods that go on sending. */
 async function standStill(daemon: RunningDaemon, meanwhile: () => void): Promise<void> {
@@ -38,7 +38,7 @@ async function firstFrame(capture: Capture, sinceMs: number, limitMs: number): P
 
 test('a daemon that stood still asks for its lease before it sends anything', async () => {
   const { first, second, etcd, one, two } = await networkOnEtcd(new Underlay())
-  for (const place of [first, second]) new SteadyPing(place, KERNEL_OVERLAY)
+  for (const place of [first, second]) new SteadyPing(place.namespace, KERNEL_OVERLAY)
 
   const key = `${PREFIX}/subnets/${leaseOf(one).key}`
   await standStill(one, () => etcd.ctl('put', key, flannelValue('192.0.2.66', '02:00:00:00:00:66')))

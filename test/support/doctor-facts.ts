@@ -243,7 +243,7 @@ export function healthy(more: Partial<Facts> = {}): Facts {
     ipv6Routes: { seen: true, value: IPV6_ROUTES },
     settings: settings(),
     offloads: { seen: true, value: { 'generic-receive-offload': true, 'tx-udp-segmentation': true } },
-    udpPorts: { seen: true, value: [{ port: 8472, address: '192.0.2.1', pid: PID, program: 'node' }] },
+    udpPorts: { seen: true, value: [{ port: 8472, address: '192.0.2.1', holders: [{ pid: PID, program: 'node' }] }] },
     firewall: { seen: true, value: [{ name: 'iptables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
     ipv6Firewall: { seen: true, value: [{ name: 'ip6tables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
     largePackets: { seen: true, value: [look(2), look(3)] },

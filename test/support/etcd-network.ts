@@ -1,9 +1,7 @@
 // Hosts and etcd members on one underlay: a switch in a namespace of its own, everybody with `eth0` on it. Daemons with
 // etcd as their store, a kernel VTEP whose lease is written by hand, and a ping that counts what it loses.
-import { execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { execFileSync } from 'node:child_process'
 import { expect, onTestFinished } from 'vitest'
-import { inNamespace } from '../../src/host/command.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
 import { silentLog } from '../../src/log.ts'
 import { EtcdConnection } from '../../src/store/etcd/connection.ts'
@@ -145,35 +143,6 @@ export function tellKernel(place: Place, daemon: RunningDaemon): void {
 }
 
 export const overlayAddressOf = (daemon: RunningDaemon) => daemon.status?.node?.overlayAddress ?? ''
-
-/** Of a ping every 10 ms: so many may still be under way when it ends, on a machine that has much to do. */
-const UNDER_WAY = 100
-
-/** A ping every 10 ms until it is told to end; then what was lost. At most ten minutes: then its numbers begin anew. */
-export class SteadyPing {
-  readonly #child
-  #output = ''
-
-  constructor(from: Place, address: string) {
-    const argv = inNamespace(from.namespace, ['ping', '-n', '-i', '0.01', address])
-    this.#child = spawn(argv[0]!, argv.slice(1), { stdio: ['ignore', 'pipe', 'ignore'] })
-    this.#child.stdout.setEncoding('utf8').on('data', (text: string) => {
-      this.#output += text
-    })
-    onTestFinished(() => void this.#child.kill('SIGKILL'))
-  }
-
-  /** Answers come in the order of the questions: behind the last one they are under way, what is missing before is lost. */
-  async end(): Promise<{ sent: number; lost: number }> {
-    const closed = once(this.#child, 'close')
-    this.#child.kill('SIGINT')
-    await closed
-    const sent = Number(/(\d+) packets transmitted/.exec(this.#output)?.[1] ?? 0)
-    const answered = new Set([...this.#output.matchAll(/icmp_seq=(\d+) ttl/g)].map(([, number]) => Number(number)))
-    const last = Math.max(0, ...answered)
-    return { sent, lost: (sent - last > UNDER_WAY ? sent : last) - answered.size }
-  }
-}
 
 /** How much of a short ping is lost: `0%`. */
 export function pingLosses(from: Place, address: string): string {

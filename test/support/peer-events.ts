@@ -8,13 +8,14 @@ import { ChangingPeer } from './changing-peer.ts'
 import { type EventGround, IPV4_GROUND } from './event-ground.ts'
 import { eventually, killDaemon, labUnderTest, logOf } from './lab-under-test.ts'
 import { ip } from './own-namespace.ts'
+import { SteadyPing } from './steady-ping.ts'
 
 const CONVERGES_WITHIN_MS = 5000
 const LIMIT_MS = 3 * CONVERGES_WITHIN_MS
 
-/** Between two pings of those that must not notice, and how many there are: they outlast every event. */
-const STEADY_SECONDS = 0.01
+/** Pings of those that must not notice, 10 ms apart: they outlast every event. */
 const STEADY_PINGS = 200
+const UNNOTICED = { sent: STEADY_PINGS, lost: [] }
 
 /** What happens to host3. */
 export const PEER_EVENTS = {
@@ -142,7 +143,7 @@ function testPeerEvents(now: () => Scene, { peerEvents, kernelEvents }: EventLis
     PEER_EVENTS[event](now().peer, now().ground)
     await expectConverged(now(), ['pod1.1', 'pod2.1'])
     expectForeign(now())
-    expect(await steady).toBe(0)
+    expect(await steady.first(STEADY_PINGS)).toEqual(UNNOTICED)
   })
 
   test.each(kernelEvents)('recovers when a peer %s by somebody else, and nobody else notices', async (event) => {
@@ -151,7 +152,7 @@ function testPeerEvents(now: () => Scene, { peerEvents, kernelEvents }: EventLis
     await expectConverged(now(), ['pod1.1'])
     expectForeign(now())
     expect(logOf(now().lab, 'host1').map((line) => line.event)).toContain('peers-restored')
-    expect(await steady).toBe(0)
+    expect(await steady.first(STEADY_PINGS)).toEqual(UNNOTICED)
   })
 }
 
@@ -168,7 +169,7 @@ function testForeignRoute(now: () => Scene): void {
       expect([pendingPeers, lost.map(({ subnet }) => subnet)]).toEqual([1, [peer.subnet]])
       expect(lost[0]!.why).toContain(`not ours is in the way: ${peer.subnet} dev eth0 proto static`)
     }, LIMIT_MS)
-    expect(await steady).toBe(0)
+    expect(await steady.first(STEADY_PINGS)).toEqual(UNNOTICED)
     expect(kernel.own('route', 'show', peer.subnet)).toBe(foreign)
     kernel.own('route', 'delete', peer.subnet, 'proto', 'static')
     await expectConverged(now(), ['pod1.1'])
@@ -334,11 +335,8 @@ async function expectConverged(scene: Scene, pods: readonly string[], start = pe
   console.log(`converged after ${((performance.now() - start) / 1000).toFixed(1)} s`)
 }
 
-/** Pings between host1 and host2 that are lost while something happens to host3. */
-async function pingSteadily({ lab, ground }: Scene): Promise<number> {
+/** Pings between host1 and host2 while something happens to host3. */
+function pingSteadily({ lab, ground }: Scene): SteadyPing {
   const { address } = lab.endpoint('pod2.1', ground.family === '-4' ? 4 : 6)
-  const words = ['ping', '-q', '-n', '-i', String(STEADY_SECONDS), '-c', String(STEADY_PINGS), address]
-  const { stdout } = await lab.exec('pod1.1', words)
-  const received = /(\d+) received/.exec(stdout)?.[1]
-  return STEADY_PINGS - Number(received)
+  return new SteadyPing(lab.namespace('pod1.1'), address)
 }

@@ -3,6 +3,7 @@ import { formatAddress } from '../../../dataplane/index.ts'
 import { overheadBytes } from '../../config/mtu.ts'
 import { IPV6_ECHO_HEADER_BYTES } from '../../host/echo.ts'
 import { chooseUnderlay } from '../../host/underlay-interface.ts'
+import type { PortSocket } from '../facts.ts'
 import { type FamilySide, saidOnce, tunnelFamilies } from '../family.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import { admitsPort, dropsPort } from '../firewall-chains.ts'
@@ -155,6 +156,8 @@ const offloads: Check = {
   },
 }
 
+const namesOf = ({ holders }: PortSocket) => holders.map(({ program, pid }) => `${program} (pid ${pid})`).join(', ')
+
 const port: Check = {
   id: 'port-owner',
   group: 'underlay',
@@ -162,11 +165,11 @@ const port: Check = {
     if (!udpPorts.seen) return [unseen(`UDP ports: ${udpPorts.why}`)]
     const status = view.status
     const [wanted, daemon] = [status?.node?.port ?? 8472, view.alive ? status?.pid : undefined]
-    const holders = udpPorts.value.filter((one) => one.port === wanted)
+    const sockets = udpPorts.value.filter((one) => one.port === wanted)
     if (daemon === undefined) {
-      const first = holders[0]
+      const first = sockets[0]
       if (first === undefined) return [ok(`UDP port ${wanted} is free`)]
-      const who = first.program === null ? 'the kernel or another user' : `${first.program} (pid ${first.pid})`
+      const who = namesOf(first) || 'the kernel or another user'
       return [
         warning(
           `UDP port ${wanted} is held by ${who}: a daemon cannot start`,
@@ -174,10 +177,11 @@ const port: Check = {
         ),
       ]
     }
-    const ours = holders.filter(({ pid }) => pid === daemon)
-    const others = holders.filter(({ pid }) => pid !== null && pid !== daemon)
+    // A program that the daemon starts holds the daemon's sockets as well, for a moment.
+    const isOurs = ({ holders }: PortSocket) => holders.some(({ pid }) => pid === daemon)
+    const others = sockets.filter((one) => one.holders.length > 0 && !isOurs(one))
     if (others.length > 0) {
-      const who = others.map(({ program, pid }) => `${program} (pid ${pid})`).join(', ')
+      const who = others.map(namesOf).join(', ')
       return [
         error(
           `UDP port ${wanted} is also held by ${who}: packets go to one of them`,
@@ -185,8 +189,8 @@ const port: Check = {
         ),
       ]
     }
-    if (ours.length > 0) return [ok(`UDP port ${wanted} is the daemon's`)]
-    if (holders.length > 0) {
+    if (sockets.some(isOurs)) return [ok(`UDP port ${wanted} is the daemon's`)]
+    if (sockets.length > 0) {
       if (status?.dataplane === 'kernel') return [ok(`UDP port ${wanted} is the kernel's VTEP's`)]
       if (!root) return [unseen(`who holds UDP port ${wanted}: only root is told`)]
       const remedy = 'ip -d link show type vxlan; delete the device that nobody needs'

@@ -25,8 +25,9 @@ const without = (name: string) => ({ seen: true, value: LINKS.filter(({ ifname }
 const routes = (...more: RouteInfo[]): Facts['routes'] => ({ seen: true, value: [...ROUTES, ...more] })
 const noNetworkRoute = { seen: true, value: ROUTES.filter(({ dst }) => dst !== '10.244.0.0/16') } as const
 const offload = (name: string, on: boolean): Facts => healthy({ offloads: { seen: true, value: { [name]: on } } })
-const holder = (pid: number | null, program: string | null) => ({ port: 8472, address: '0.0.0.0', pid, program })
-const ports = (...value: ReturnType<typeof holder>[]): Partial<Facts> => ({ udpPorts: { seen: true, value } })
+const socket = (...holders: { pid: number; program: string }[]) => ({ port: 8472, address: '0.0.0.0', holders })
+const holder = (pid: number, program: string) => ({ pid, program })
+const ports = (...value: ReturnType<typeof socket>[]): Partial<Facts> => ({ udpPorts: { seen: true, value } })
 const iptables = (...lines: string[]): Partial<Facts> => ({
   firewall: { seen: true, value: chainsOfIptables(lines.join('\n')) },
 })
@@ -94,21 +95,28 @@ const UNDERLAY: readonly Row[] = [
   [
     'port-owner',
     'shared',
-    healthy(ports(holder(4711, 'node'), holder(9, 'flanneld'))),
+    healthy(ports(socket(holder(4711, 'node')), socket(holder(9, 'flanneld')))),
     'error',
     /also held by flanneld \(pid 9\)/,
   ],
-  ['port-owner', 'the kernel', healthy(ports(holder(null, null))), 'error', /held by the kernel/],
-  ['port-owner', 'only root may know', healthy({ ...ports(holder(null, null)), root: false }), 'unseen', /only root/],
   [
     'port-owner',
-    'its own kernel VTEP',
-    withStatus({ dataplane: 'kernel' }, ports(holder(null, null))),
+    'inherited by what the daemon starts',
+    healthy(ports(socket(holder(4711, 'node'), holder(808, 'ip')))),
     'ok',
-    /kernel's VTEP/,
+    /is the daemon's/,
   ],
+  ['port-owner', 'the kernel', healthy(ports(socket())), 'error', /held by the kernel/],
+  ['port-owner', 'only root may know', healthy({ ...ports(socket()), root: false }), 'unseen', /only root/],
+  ['port-owner', 'its own kernel VTEP', withStatus({ dataplane: 'kernel' }, ports(socket())), 'ok', /kernel's VTEP/],
   ['port-owner', 'nobody', healthy(ports()), 'error', /nobody listens/],
-  ['port-owner', 'taken before the start', neverRun(ports(holder(9, 'flanneld'))), 'warning', /held by flanneld/],
+  [
+    'port-owner',
+    'taken before the start',
+    neverRun(ports(socket(holder(9, 'flanneld')))),
+    'warning',
+    /held by flanneld/,
+  ],
   ['port-owner', 'free before the start', neverRun(ports()), 'ok', /is free/],
   [
     'firewall-port',

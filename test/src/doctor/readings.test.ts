@@ -132,15 +132,22 @@ describe('nftables', () => {
 
 test('ss: who holds which UDP port, also the kernel', () => {
   const text = [
-    'UNCONN 0      0      192.0.2.1:8472 0.0.0.0:*    users:(("node",pid=26,fd=22),("node",pid=26,fd=23))',
+    'UNCONN 0      0      192.0.2.1:8472 0.0.0.0:*    users:(("node",pid=26,fd=22),("node",pid=26,fd=23),("ip",pid=31,fd=22))',
     'UNCONN 0      0      0.0.0.0:8472 0.0.0.0:*',
     'UNCONN 0      0      [::]:53 [::]:*    users:(("named",pid=7,fd=5))',
     '',
   ].join('\n')
   expect(parsePorts(text)).toEqual([
-    { port: 8472, address: '192.0.2.1', pid: 26, program: 'node' },
-    { port: 8472, address: '0.0.0.0', pid: null, program: null },
-    { port: 53, address: '[::]', pid: 7, program: 'named' },
+    {
+      port: 8472,
+      address: '192.0.2.1',
+      holders: [
+        { pid: 26, program: 'node' },
+        { pid: 31, program: 'ip' },
+      ],
+    },
+    { port: 8472, address: '0.0.0.0', holders: [] },
+    { port: 53, address: '[::]', holders: [{ pid: 7, program: 'named' }] },
   ])
 })
 

@@ -14,11 +14,12 @@ export default defineConfig({
     passWithNoTests: false,
     projects: [
       {
-        // Needs no privilege; files run side by side.
+        // Needs no privilege; files run side by side, one for each core of a small machine.
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: [NETNS, UML, MEASURED, ...LONG],
+          maxWorkers: 2,
           testTimeout: 20_000,
           sequence: { groupOrder: 0 },
         },

@@ -1,5 +1,5 @@
 // DF set and a router with a smaller MTU: what takes longer than the short suite has.
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { parseEcho } from '../../src/host/echo.ts'
 import { askInHost } from '../support/ask-in-host.ts'
 import { counter, eventually } from '../support/lab-under-test.ts'
@@ -55,4 +55,18 @@ test('where pods are told, ping says so and finds nothing broken, and doctor not
   const { json: doctor } = await askInHost(lab(), 'host1', 'doctor', '--peers')
   const notes = doctor.findings.filter(({ message }: { message: string }) => message.includes('pods are told'))
   expect(notes.map(({ check }: { check: string }) => check).sort()).toEqual(['mtu', 'peer-matrix'])
+})
+
+test('a hole in the MTU is named by doctor with its size, for every peer that is asked', async () => {
+  router().passes(ROUTER_MTU)
+  await router().fallSilent()
+  onTestFinished(() => router().speak())
+  const { json: doctor } = await askInHost(lab(), 'host1', 'doctor', '--peers')
+  expect(doctor.findings.filter(({ severity }: { severity: string }) => severity === 'error')).toMatchObject([
+    {
+      check: 'peer-matrix',
+      message: expect.stringContaining(`up to ${WHOLE} bytes, those of ${WHOLE + 1} to 1450 vanish`),
+      remedy: expect.stringContaining('set Backend.MTU to 1400'),
+    },
+  ])
 })

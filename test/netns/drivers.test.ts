@@ -7,14 +7,14 @@ import { eventually } from '../support/lab-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
 import { skipWithoutRawSocket, withRawSocket } from '../support/raw-socket-here.ts'
 
-const [toKernel, fromKernel, ours] = DIRECTIONS
+const [toKernel, fromKernel] = DIRECTIONS
 
 // A diagonal; test/long runs the whole matrix of every driver.
-describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel, ours], seconds: 1 })
+describeInterop({ driver: 'plain', underlay: 'wire', udpChecksum: false, directions: [toKernel], seconds: 1 })
 describeInterop({ driver: 'dgram', underlay: 'veth', udpChecksum: true, directions: [fromKernel], seconds: 1 })
 
 withRawSocket(() => {
-  const directions = [toKernel, fromKernel] as const
+  const directions = [toKernel] as const
   describeInterop({ driver: 'raw', underlay: 'veth', udpChecksum: true, directions, seconds: 1 })
 })
 

@@ -2,4 +2,4 @@
 import { guestHost } from '../support/guest-without-vxlan.ts'
 import { describeGuestWithoutVxlan } from '../support/guest-without-vxlan-tests.ts'
 
-describeGuestWithoutVxlan(guestHost(), 8)
+describeGuestWithoutVxlan(guestHost(), { mebibytes: 4, asksPeers: false })

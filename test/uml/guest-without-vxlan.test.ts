@@ -48,7 +48,7 @@ const STATUS_LIMIT_MS = 5000
 
 const host = guestHost()
 
-describeGuestWithoutVxlan(host, MEBIBYTES)
+describeGuestWithoutVxlan(host, { mebibytes: MEBIBYTES, asksPeers: true })
 
 /** netem's words, and the counters of whoever receives that show it did something. */
 const FAULTS = [

@@ -14,6 +14,8 @@ export interface ConfigCheckOptions {
   readonly log: Log
   /** What this node runs by, as it was read. */
   readonly rawConfig: string
+  /** What this node would fail with if it started by such a config; empty for nothing. */
+  readonly whyNotStart: (rawConfig: string) => string
 }
 
 export class ConfigCheck {
@@ -46,7 +48,7 @@ export class ConfigCheck {
   }
 
   async #look(): Promise<void> {
-    const { store, clock, log, rawConfig } = this.#options
+    const { store, clock, log, rawConfig, whyNotStart } = this.#options
     let now: string
     try {
       now = await withDeadline(clock, store.readNetworkConfig(), store.name)
@@ -58,7 +60,9 @@ export class ConfigCheck {
     const fields = changedFields(rawConfig, now)
     if (fields.length === 0) return log.info('config-back', 'the network config in the store is the one of this node')
     const what = fields.join(', ')
-    log.warn('config-changed', `the network config in the store has changed (${what}): restart this node to use it`)
+    const why = whyNotStart(now)
+    const then = why === '' ? ': restart this node to use it' : `, and this node cannot start with it: ${why}`
+    log.warn('config-changed', `the network config in the store has changed (${what})${then}`)
   }
 }
 

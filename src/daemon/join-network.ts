@@ -22,6 +22,7 @@ import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import type { AgentOptions } from './agent-options.ts'
 import { attributesFor, publicAddresses, vtepMacs } from './own-attributes.ts'
+import { refusePodAddresses } from './pod-addresses.ts'
 import { withdrawStale } from './published-subnet.ts'
 import {
   AWAY_RETRY_MS,
@@ -65,6 +66,7 @@ export async function joinNetwork(
   const addresses = publicAddresses(options, underlay)
   sayUnderlay(underlay, addresses, options)
   refuseOtherGateway(backend, addresses, underlay)
+  refusePodAddresses(networks, backend, { ...options, underlay })
   const outline = outlineOf(config, backend, underlay, log)
   sayIdleFlags(backend, options)
   await options.claimPlace?.(outline)

@@ -40,6 +40,7 @@ import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { KeptLeases } from './kept-leases.ts'
 import { fixedAddresses, publicAddresses } from './own-attributes.ts'
 import { PeerUpdates } from './peer-updates.ts'
+import { refusePodAddresses, whyNotStart } from './pod-addresses.ts'
 import { publishSubnet, withdrawSubnet } from './published-subnet.ts'
 import { UnderlayFollower } from './underlay-follower.ts'
 
@@ -51,6 +52,8 @@ export class NodeAgent {
   #local: LocalVtep | null = null
   #manager: LeaseManager | null = null
   #configCheck: ConfigCheck | null = null
+  /** Where the node has moved to; `null` while it is where it started. */
+  #underlay: UnderlayInterface | null = null
   #follower: UnderlayFollower | null = null
   /** The last move to another underlay address or MTU: nothing is stopped in the middle of it. */
   #moving: Promise<void> = Promise.resolve()
@@ -174,7 +177,10 @@ export class NodeAgent {
     })
     this.#manager.start()
     const { store, clock, log } = options
-    this.#configCheck = new ConfigCheck({ store, clock, log, rawConfig: joined.rawConfig })
+    this.#configCheck = new ConfigCheck({
+      ...{ store, clock, log, rawConfig: joined.rawConfig },
+      whyNotStart: (raw) => whyNotStart(raw, { ...options, underlay: this.#underlay ?? joined.underlay }),
+    })
     this.#configCheck.start()
     if (joined.confirmed) await this.#firstSnapshot
   }
@@ -255,7 +261,7 @@ export class NodeAgent {
     }
     const fixed = fixedAddresses(this.#options, underlay)
     const move = (to: UnderlayInterface) => {
-      this.#moving = this.#moveUnderlay(to)
+      this.#moving = this.#moveUnderlay(to, joined)
       return this.#moving
     }
     this.#follower = new UnderlayFollower(underlay, { ...eyes, clock, log, select, fixed, move, onMtu })
@@ -263,10 +269,11 @@ export class NodeAgent {
   }
 
   /** Sockets first: peers that hear of the new address send to it at once. */
-  async #moveUnderlay(to: UnderlayInterface): Promise<void> {
+  async #moveUnderlay(to: UnderlayInterface, { backend, outline }: JoinedNetwork): Promise<void> {
     const { dataplane, claimIdentity, claimPlace } = this.#options
     const [local, manager] = [this.#local, this.#manager]
     if (local === null || manager === null || this.#stopping.signal.aborted) return
+    refusePodAddresses(outline, backend, { ...this.#options, underlay: to })
     const addresses = publicAddresses(this.#options, to)
     const { attributes } = manager.lease
     if (identityOf(addresses) !== identityOf(attributes)) await claimIdentity(identityOf(addresses))
@@ -276,6 +283,7 @@ export class NodeAgent {
       await dataplane.moveUnderlay(moved)
       this.#local = moved
     }
+    this.#underlay = to
     await manager.rewrite({ ...attributes, ...addresses })
   }
 

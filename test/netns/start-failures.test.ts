@@ -152,6 +152,12 @@ const FAILURES: Readonly<Record<string, Failure>> = {
     says: /192\.0\.2\.0\/24 covers this host's own address 192\.0\.2\.1/,
     remedy: /choose another Network/,
   },
+  'a public address inside the pod network': {
+    flags: () => ['--public-ip', '10.244.7.7'],
+    exitCode: 1,
+    says: /--public-ip 10\.244\.7\.7 lies inside the pod network 10\.244\.0\.0\/16/,
+    remedy: /leave --public-ip out/,
+  },
   'a network of loopback addresses': {
     ...config,
     prepare: withConfig({ Network: '127.0.0.0/8' }),

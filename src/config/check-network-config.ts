@@ -75,12 +75,49 @@ const NEEDED_BY: Readonly<Record<string, readonly string[]>> = {
   IPv6SubnetLen: ['IPv6SubnetMin', 'IPv6SubnetMax'],
 }
 
+interface StandIn {
+  readonly gone: readonly string[]
+  /** What is there in their place, as JSON. */
+  readonly instead: string
+}
+
 /** What stands for a field that must be there, once its own mistake is known. */
 const STAND_INS: Readonly<Record<string, string>> = {
   Network: '{"Network":"10.0.0.0/8"}',
   IPv6Network: '{"IPv6Network":"fd00::/8"}',
   Backend: '{"Backend":{"Type":"vxlan"}}',
   'Backend.Type': '{"Type":"vxlan"}',
+}
+
+/** What a document goes on with where a field of it is wrong. */
+function standInFor(document: JsonNode, field: string): StandIn {
+  return (
+    switchStandIn(document, field) ?? {
+      gone: [field, ...(NEEDED_BY[field] ?? [])],
+      instead: STAND_INS[field] ?? '{}',
+    }
+  )
+}
+
+/**
+ * Which families were meant where one of the switches is wrong is told by the rest: what only follows from the wrong one,
+ * such as that a network of the other family is missing, is no mistake. `null` for any other field.
+ */
+function switchStandIn(document: JsonNode, field: string): StandIn | null {
+  const value = (name: string) => {
+    const node = memberOf(document, name)
+    return node?.kind === 'boolean' ? node.value : undefined
+  }
+  const has = (name: string) => memberOf(document, name) !== undefined
+  if (field === 'EnableIPv4') {
+    return { gone: [field], instead: has('IPv6Network') && !has('Network') ? '{"EnableIPv4":false}' : '{}' }
+  }
+  if (field !== 'EnableIPv6') return null
+  const isAlone = value('EnableIPv4') === false
+  // It is the backend that does not go with it.
+  if (value('EnableIPv6') === true && isAlone) return { gone: ['Backend'], instead: STAND_INS.Backend! }
+  const isMeant = value('EnableIPv6') !== true && (isAlone || has('IPv6Network'))
+  return { gone: [field], instead: isMeant ? '{"EnableIPv6":true}' : '{}' }
 }
 
 /** More mistakes than there are fields cannot be found. */
@@ -211,8 +248,8 @@ function nodeOf(document: JsonNode, field: string): JsonNode | undefined {
 function without(document: JsonNode, field: string): JsonNode {
   const [outer = '', inner] = field.split('.')
   if (document.kind !== 'object') return document
-  const gone = [field, ...(NEEDED_BY[field] ?? [])]
-  const standIn = STAND_INS[field] === undefined ? [] : membersOf(parseJson(STAND_INS[field]))
+  const { gone, instead } = standInFor(document, field)
+  const standIn = membersOf(parseJson(instead))
   if (inner === undefined) {
     const left = document.members.filter((member) => !gone.some((name) => isCalled(member, name)))
     return { ...document, members: [...left, ...standIn] }

@@ -45,7 +45,7 @@ export function readNetworkConfig(text: string, document: JsonNode): NetworkConf
   const fields = new JsonFields(text, document, 'the network config')
   const enableIpv6 = fields.boolean('EnableIPv6', false)
   const enableIpv4 = fields.boolean('EnableIPv4', true)
-  requireFamily(enableIpv4, enableIpv6)
+  if (!enableIpv4 && !enableIpv6) refuseNoFamily(fields)
   const given = readIpv4Range(fields)
   const ipv4 = enableIpv4 ? ipv4Range(given) : null
   const ipv6 = readIpv6Range(fields)
@@ -74,9 +74,16 @@ function readIpv6Range(fields: JsonFields) {
   }
 }
 
-function requireFamily(enableIpv4: boolean, enableIpv6: boolean): void {
-  if (enableIpv4 || enableIpv6) return
-  throw invalid('EnableIPv4', 'and EnableIPv6 are both false', 'leave EnableIPv4 out, or set it to true')
+/** Which of both was meant is told by the networks that are there. */
+function refuseNoFamily(fields: JsonFields): never {
+  const [hasNetwork, hasIpv6Network] = ['Network', 'IPv6Network'].map((name) => fields.node(name) !== undefined)
+  if (hasNetwork && !hasIpv6Network) {
+    const remedy = 'leave EnableIPv4 out, or set EnableIPv6 to true and add an IPv6Network'
+    throw invalid('EnableIPv4', 'is false and EnableIPv6 is not true: pods would have no addresses', remedy)
+  }
+  const network = hasIpv6Network ? '' : ' and add an IPv6Network'
+  const remedy = `set EnableIPv6 to true${network}, or leave EnableIPv4 out${hasNetwork ? '' : ' and add a Network'}`
+  throw invalid('EnableIPv6', 'must be true where EnableIPv4 is false', remedy)
 }
 
 function readBackend(source: string, node: JsonNode | undefined) {

@@ -83,7 +83,10 @@ function underlayOf({ ipv4, ipv6 }: NetworkConfig, ridesOverIpv4: boolean): Unde
 /** The plain UDP backend: a port and nothing else. There is no `MTU` key in flannel's. */
 function udpBackend({ backend, ipv4, ipv6 }: NetworkConfig): TunnelBackend {
   if (ipv4 === null || ipv6 !== null) {
-    throw invalid('EnableIPv6', 'is true, but backend "udp" carries IPv4 only', 'take Backend.Type "vxlan"')
+    const why = '"udp" carries IPv4 only'
+    const add = 'add for example "Backend": {"Type": "vxlan"}'
+    if (backend === null) throw invalid('Backend', `is missing, and flannel's default ${why}`, add)
+    throw invalid('EnableIPv6', `does not go with this Backend: ${why}`, 'take Backend.Type "vxlan"')
   }
   const common = {
     encapsulation: 'udp',

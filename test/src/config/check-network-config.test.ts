@@ -143,6 +143,59 @@ describe('every mistake is found, with its place', () => {
   })
 })
 
+describe('of families that are switched off and on', () => {
+  const backend = '"Backend":{"Type":"vxlan"}'
+  const must = 'error EnableIPv6 must be true where EnableIPv4 is false'
+  const missing = 'error IPv6Network is missing'
+  const sentencesOf = (text: string) =>
+    checkNetworkConfig(text).findings.map(({ severity, message }) => `${severity} ${message}`)
+
+  test.each<[string, string[]]>([
+    [`{"EnableIPv4":false,${backend}}`, [must, missing]],
+    [`{"EnableIPv4":false,"EnableIPv6":false,${backend}}`, [must, missing]],
+    [`{"EnableIPv4":false,"EnableIPv6":true,${backend}}`, [missing]],
+    [`{"EnableIPv4":false,"IPv6Network":"fd00::/48",${backend}}`, [must]],
+    [`{"EnableIPv4":false,"IPv6Network":"fd00::/48","Network":"10.244.0.0/16",${backend}}`, [must]],
+    [
+      `{"EnableIPv4":false,"IPv6Network":"fd00::/127",${backend}}`,
+      [must, 'error IPv6Network fd00::/127 is too small for four subnets'],
+    ],
+    [
+      `{"EnableIPv4":false,"Network":"10.244.0.0/16",${backend}}`,
+      ['error EnableIPv4 is false and EnableIPv6 is not true: pods would have no addresses'],
+    ],
+    [
+      '{"EnableIPv4":false}',
+      [must, missing, `error Backend is missing, and flannel's default "udp" carries IPv4 only`],
+    ],
+    [
+      '{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"udp"}}',
+      ['error EnableIPv6 does not go with this Backend: "udp" carries IPv4 only'],
+    ],
+    [
+      `{"EnableIPv4":false,"EnableIPv6":"yes","IPv6Network":"fd00::/48",${backend}}`,
+      ['error EnableIPv6 must be true or false'],
+    ],
+    [
+      `{"EnableIPv4":"no","EnableIPv6":true,"IPv6Network":"fd00::/48",${backend}}`,
+      ['error EnableIPv4 must be true or false'],
+    ],
+    [`{"EnableIPv4":"no","Network":"10.244.0.0/16",${backend}}`, ['error EnableIPv4 must be true or false']],
+    [`{"Network":"10.244.0.0/16","EnableIPv6":true,${backend}}`, [missing]],
+  ])('%s: what is wrong, and nothing that only follows from it', (text, sentences) => {
+    expect(sentencesOf(text).sort()).toEqual(sentences.sort())
+  })
+
+  test.each([
+    ['', 'set EnableIPv6 to true and add an IPv6Network, or leave EnableIPv4 out and add a Network'],
+    [',"IPv6Network":"fd00::/48"', 'set EnableIPv6 to true, or leave EnableIPv4 out and add a Network'],
+    [',"Network":"10.244.0.0/16"', 'leave EnableIPv4 out, or set EnableIPv6 to true and add an IPv6Network'],
+    [',"Network":"10.0.0.0/9","IPv6Network":"fd00::/48"', 'set EnableIPv6 to true, or leave EnableIPv4 out'],
+  ])('a start without any of them, with "%s" beside, names all that it takes', (more, remedy) => {
+    expect(() => parseNetworkConfig(`{"EnableIPv4":false${more}}`)).toThrow(expect.objectContaining({ remedy }))
+  })
+})
+
 describe('keys', () => {
   test('that nobody reads are told with what is meant, and are no error', () => {
     const text = '{"Network":"10.0.0.0/8","SubnetLenght":24,"X":1,"Backend":{"Type":"vxlan","Vnii":2}}'

@@ -77,7 +77,12 @@ const IGNORED = { effect: 'none' } as const
 
 export const FLAGS: readonly Flag[] = [
   flag('store', 'text', 'store', 'etcd', 'where leases live: etcd, or file:DIR'),
-  text('etcd-endpoints', 'urls', DEFAULT_ETCD_ENDPOINTS, 'etcd servers, separated by commas'),
+  text(
+    'etcd-endpoints',
+    'urls',
+    DEFAULT_ETCD_ENDPOINTS,
+    'etcd servers as http://HOST:PORT or https://HOST:PORT, separated by commas',
+  ),
   text('etcd-prefix', 'key', DEFAULT_ETCD_PREFIX, 'key below which etcd holds config and leases'),
   text('etcd-keyfile', 'path', '', 'key of the client certificate, PEM'),
   text('etcd-certfile', 'path', '', 'client certificate, PEM'),

@@ -334,8 +334,10 @@ function wholeNumber(text: string): number {
   throw new InvalidArgumentError('a whole number is wanted')
 }
 
-function commaList(text: string): string[] {
-  return text.split(',').filter(Boolean)
+/** Given several times, all count. */
+function commaList(text: string, before: readonly string[]): string[] {
+  const words = text.split(',').map((word) => word.trim())
+  return [...before, ...words.filter(Boolean)]
 }
 
 function collect(word: string, words: readonly string[]): string[] {

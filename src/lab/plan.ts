@@ -175,7 +175,7 @@ function ipv6SubnetOf(number: number): Ipv6Prefix {
 }
 
 function checkOptions(options: LabOptions): void {
-  const { name, hosts, pods, kernel, auto, direct, routed, backend, family, ipv6 } = options
+  const { name, hosts, pods, kernel, auto, direct, routed, backend, family, ipv6, udpChecksum } = options
   checkLabName(name)
   if (kernel.length > 0 && backend !== 'vxlan') {
     throw usage(
@@ -195,6 +195,11 @@ function checkOptions(options: LabOptions): void {
   checkHosts('--kernel', kernel, hosts)
   checkHosts('--auto', auto, hosts)
   checkHosts('--routed', routed, hosts)
+  const both = kernel.find((host) => auto.includes(host))
+  if (both !== undefined) throw usage(`--kernel and --auto both name ${both}`, 'name it in one of them')
+  if (!udpChecksum && kernel.length + auto.length === 0) {
+    throw usage('--udp-checksum off is for hosts of --kernel or --auto, and there is none', 'name one, or leave it out')
+  }
   checkRoutes(options)
   if (direct && hosts !== 2) throw usage('--direct joins exactly two hosts', 'use it with --hosts 2')
 }
@@ -209,7 +214,8 @@ function checkRoutes({ direct, routed, directRouting, backend, family }: LabOpti
 }
 
 function checkHosts(option: string, names: readonly string[], hosts: number): void {
-  for (const name of names) {
+  for (const [index, name] of names.entries()) {
+    if (names.indexOf(name) < index) throw usage(`${option} names ${name} twice`, 'name each host once')
     const number = /^host([1-9]\d*)$/.exec(name)?.[1]
     if (number === undefined || Number(number) > hosts) {
       throw usage(`${option} names "${name}", which this lab does not have`, `hosts are host1 to host${hosts}`)

@@ -46,8 +46,8 @@ describe('a planned lab', () => {
     expect(hosts.map(({ dataplane }) => dataplane)).toEqual(['kernel', 'userspace', 'kernel'])
   })
 
-  test('lets the named hosts choose for themselves, whatever else they are named for', () => {
-    const { hosts } = plan({ auto: ['host3'], kernel: ['host1', 'host3'] })
+  test('lets the named hosts choose for themselves', () => {
+    const { hosts } = plan({ auto: ['host3'], kernel: ['host1'] })
     expect(hosts.map(({ dataplane }) => dataplane)).toEqual(['kernel', 'userspace', 'auto'])
   })
 
@@ -107,6 +107,13 @@ describe('a lab that cannot be is refused as wrong usage, with what can be', () 
     [{ kernel: ['host4'] }, 'hosts are host1 to host3'],
     [{ kernel: ['pod1.1'] }, 'hosts are host1 to host3'],
     [{ auto: ['host4'] }, 'hosts are host1 to host3'],
+    [{ kernel: ['host1'], auto: ['host2', 'host1'] }, 'name it in one of them'],
+    [{ kernel: ['host1', 'host2', 'host1'] }, 'name each host once'],
+    [{ auto: ['host1', 'host1'] }, 'name each host once'],
+    [{ routed: ['host3', 'host3'] }, 'name each host once'],
+    [{ udpChecksum: false }, 'name one, or leave it out'],
+    [{ family: 'ipv6' as const, routed: ['host3'] }, 'leave one out'],
+    [{ family: 'dual' as const, routed: ['host3'] }, 'leave one out'],
     [{ direct: true }, '--hosts 2'],
     [{ routed: ['host4'] }, 'hosts are host1 to host3'],
     [{ hosts: 2, direct: true, routed: ['host2'] }, 'leave one out'],

@@ -1,5 +1,5 @@
-// Directories for what we write, with the parents that are missing.
-import { mkdirSync, statSync } from 'node:fs'
+// Directories for what we write, with the parents that are missing; and the way back.
+import { mkdirSync, rmdirSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
@@ -16,6 +16,18 @@ export function makeDirectory(path: string): void {
   } catch (error) {
     // Somebody else may have made it meanwhile.
     if (!isDirectory(path)) throw error
+  }
+}
+
+/** Whether it is gone now: not when something is in it, or mounted there. @throws Error of rmdir(2) for anything else */
+export function removeEmptyDirectory(path: string): boolean {
+  try {
+    rmdirSync(path)
+    return true
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException
+    if (!['ENOTEMPTY', 'ENOENT', 'EBUSY'].includes(code)) throw error
+    return code === 'ENOENT'
   }
 }
 

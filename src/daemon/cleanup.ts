@@ -1,6 +1,6 @@
 // Taking flannelette off a host: everything that carries its tag or name, and nothing else. First all of it is found
 // and becomes a list of steps, which a person may read before anything happens; then the steps are taken.
-import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { formatAddress, samePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
@@ -12,12 +12,11 @@ import type { AddressInfo } from '../host/ip.ts'
 import { findLeftBehind, takeAway } from '../host/left-behind.ts'
 import { leadingHalf } from '../lease/lease.ts'
 import { silentLog } from '../log.ts'
-import { isDirectory } from '../make-directory.ts'
+import { isDirectory, removeEmptyDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
-import { IDENTITY_DIRECTORY } from './identity-claim.ts'
 import { publishedFiles } from './published-subnet.ts'
-import { readIdentities } from './running-daemons.ts'
-import { inUseBy, readSeats } from './seats.ts'
+import { IDENTITY_DIRECTORY, readIdentities } from './running-daemons.ts'
+import { abandonedSeats, inUseBy, readSeats, SEAT_DIRECTORY } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 
 export interface CleanupOptions {
@@ -53,7 +52,7 @@ const MEMORY_FILES = ['mac', 'mac-v6', 'lease.json', 'leases.json']
  * @throws FlanneletteError `device-busy` while the daemon of this state directory runs, or one that nothing is known of, `host-command`, `not-permitted`
  */
 export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan> {
-  const { stateDirectory, subnetFile, identityDirectory = IDENTITY_DIRECTORY } = options
+  const { stateDirectory, subnetFile, identityDirectory = IDENTITY_DIRECTORY, seatDirectory = SEAT_DIRECTORY } = options
   if (!isNetworkAdmin()) {
     const message = 'rules and devices of this host are not shown to you: CAP_NET_ADMIN is missing'
     throw new FlanneletteError('not-permitted', message, { remedy: 'run it as root, also with --dry-run' })
@@ -68,11 +67,13 @@ export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan>
     if (isOurSubnetFile(options, found.addresses)) files.push(...publishedFiles(options))
     else kept.push(`${subnetFile} stays: it names a subnet that this node has no memory of`)
   }
-  files.push(...abandoned)
+  files.push(...abandoned, ...(await abandonedSeats(seatDirectory)))
   const names = [...(options.state ? MEMORY_FILES : []), ...RUNTIME_FILES]
   files.push(...names.map((name) => `${stateDirectory}/${name}`).filter((path) => existsSync(path)))
   const emptied = (path: string) => readdirSync(path).every((name) => files.includes(`${path}/${name}`))
-  const directories = [identityDirectory, stateDirectory].filter((path) => isDirectory(path) && emptied(path))
+  const directories = [identityDirectory, seatDirectory, stateDirectory].filter(
+    (path) => isDirectory(path) && emptied(path),
+  )
   return {
     steps: [
       ...found.commands.map((command) => ({ kind: 'command' as const, ...command })),
@@ -119,16 +120,8 @@ export function stepText(step: CleanupStep): string {
 
 async function take(step: CleanupStep, where: Pick<CommandOptions, 'namespace'>): Promise<void> {
   if (step.kind === 'file') return rmSync(step.path, { force: true })
-  if (step.kind === 'directory') return removeIfEmpty(step.path)
+  if (step.kind === 'directory') return void removeEmptyDirectory(step.path)
   return takeAway(step, where)
-}
-
-function removeIfEmpty(path: string): void {
-  try {
-    rmdirSync(path)
-  } catch (error) {
-    if (!['ENOTEMPTY', 'ENOENT', 'EBUSY'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
-  }
 }
 
 async function refuseWhileRunning(options: CleanupOptions) {

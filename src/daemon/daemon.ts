@@ -66,6 +66,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const seat = new Seat(options, log)
+  const identities: (() => void)[] = []
   const agent = new NodeAgent({
     store,
     dataplane,
@@ -78,7 +79,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     random: Math.random,
     selectUnderlay: (families) => selectUnderlay(options, {}, families),
     underlayEyes: { doorbell: ringOnChanges, readLink },
-    claimIdentity: (publicIp) => claimIdentity({ publicIp, store: store.name }, log),
+    claimIdentity: async (publicIp) => void identities.push(await claimIdentity({ publicIp, store: store.name }, log)),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     ...(options.publicIpv6 === undefined ? {} : { publicIpv6: options.publicIpv6 }),
     tunnelFlags: options.tunnelFlags,
@@ -97,6 +98,8 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     return await live(agent, operations, signals, options, log)
   } finally {
     operations.stop()
+    for (const giveUp of identities) giveUp()
+    seat.leave()
     log.close()
   }
 }

@@ -2,14 +2,13 @@
 // own, and another VNI or port, so that neither device nor port collide) would take the lease of the first without a
 // word. Another store is another network, and the same address in it another identity.
 import { createHash } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { formatAddress, type UnderlayAddress } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { makeDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
-
-export const IDENTITY_DIRECTORY = '/run/flannelette/identity'
+import { IDENTITY_DIRECTORY, pidIn, readIdentities } from './running-daemons.ts'
 
 /** A daemon that was just told to stop may still be at it. */
 const PATIENCE_MS = 2000
@@ -21,8 +20,9 @@ export interface Identity {
 }
 
 /**
- * Makes the identity ours until the process ends. Where the directory cannot be written, says so and goes on: the store
- * still tells of a lease that somebody else changes.
+ * Makes the identity ours until the process ends, or until the function that this resolves with gives it up. Files of
+ * daemons that were killed go on the way. Where the directory cannot be written, says so and goes on: the store still tells
+ * of a lease that somebody else changes.
  * @throws FlanneletteError `device-busy` when another daemon of this host has it
  */
 export async function claimIdentity(
@@ -30,16 +30,20 @@ export async function claimIdentity(
   log: Log,
   directory = IDENTITY_DIRECTORY,
   patienceMs = PATIENCE_MS,
-): Promise<void> {
+): Promise<() => void> {
   const path = `${directory}/${formatAddress(publicIp)}-${createHash('sha256').update(store).digest('hex').slice(0, 16)}`
   let release: (() => void) | null
   try {
     makeDirectory(directory)
     release = await holdFileLock(path, patienceMs)
-    if (release !== null) return writeFileSync(path, `${process.pid}\n`)
+    if (release !== null) {
+      writeFileSync(path, `${process.pid}\n`)
+      await readIdentities(directory, true)
+      return leaving(path, release)
+    }
   } catch (error) {
     log.warn('identity-unguarded', `a second daemon on this host would not be noticed: ${(error as Error).message}`)
-    return
+    return () => {}
   }
   const who = `another daemon on this host (${holder(path)}) has the address ${formatAddress(publicIp)} in ${store}`
   throw new FlanneletteError('device-busy', who, {
@@ -47,7 +51,15 @@ export async function claimIdentity(
   })
 }
 
+/** While the lock is held: nobody else can have taken the file's place. */
+function leaving(path: string, release: () => void): () => void {
+  return () => {
+    rmSync(path, { force: true })
+    release()
+  }
+}
+
 function holder(path: string): string {
-  const pid = readFileSync(path, 'utf8').trim()
-  return /^\d+$/.test(pid) ? `pid ${pid}` : 'just starting'
+  const pid = pidIn(path)
+  return pid !== null && pid > 0 ? `pid ${pid}` : 'just starting'
 }

@@ -29,6 +29,10 @@ const MOST_SEATS = 32
 const PATIENCE_MS = 2000
 /** Who only looks whether somebody sits there holds the lock for a moment. */
 const GLANCE_MS = 20
+/** Network namespace and number. */
+const SEAT = /^(\d+)-(\d+)$/
+/** Held by whoever takes a seat or looks for a neighbour in his way. */
+export const SEAT_LOCK = 'lock'
 
 /** Files and directories of a daemon that no other may have. */
 export interface SeatFiles {
@@ -146,9 +150,11 @@ export class Seat {
     return all.filter(({ number }) => this.#release === null || number !== this.#number)
   }
 
-  /** Gives the seat up, for another process or a test to take. */
+  /** Gives the seat up, for another process to take. */
   leave(): void {
-    this.#release?.()
+    if (this.#release === null) return
+    rmSync(this.#path(this.#number), { force: true }) // while nobody else can have it
+    this.#release()
     this.#release = null
   }
 
@@ -156,7 +162,7 @@ export class Seat {
     let release: (() => void) | null = null
     try {
       makeDirectory(this.#directory)
-      release = await holdFileLock(`${this.#directory}/lock`, PATIENCE_MS)
+      release = await holdFileLock(`${this.#directory}/${SEAT_LOCK}`, PATIENCE_MS)
       await work()
     } catch (error) {
       if (error instanceof FlanneletteError) throw error
@@ -181,7 +187,7 @@ export class Seat {
 export async function readSeats(directory = SEAT_DIRECTORY, sweep = false): Promise<readonly Neighbour[]> {
   const found: Neighbour[] = []
   for (const name of namesIn(directory)) {
-    const [, namespace, number] = /^(\d+)-(\d+)$/.exec(name) ?? []
+    const [, namespace, number] = SEAT.exec(name) ?? []
     if (number === undefined || (!sweep && namespace !== ownNamespace())) continue
     const path = `${directory}/${name}`
     const release = await holdFileLock(path, sweep ? GLANCE_MS : 0).catch(() => null)
@@ -194,6 +200,21 @@ export async function readSeats(directory = SEAT_DIRECTORY, sweep = false): Prom
     }
   }
   return found.sort((a, b) => a.number - b.number)
+}
+
+/** Notes of daemons that are gone, in whatever network namespace; with the lock for all of them where nobody sits here. */
+export async function abandonedSeats(directory = SEAT_DIRECTORY): Promise<readonly string[]> {
+  const found: string[] = []
+  const names = namesIn(directory)
+  for (const name of names) {
+    const path = `${directory}/${name}`
+    const release = SEAT.test(name) ? await holdFileLock(path, 0).catch(() => null) : null
+    if (release === null) continue
+    release()
+    found.push(path)
+  }
+  const lock = `${directory}/${SEAT_LOCK}`
+  return names.includes(SEAT_LOCK) && found.length === names.length - 1 ? [...found, lock] : found
 }
 
 /** What is not ours to touch. `null` when a daemon has not said yet what it uses. */

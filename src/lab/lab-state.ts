@@ -1,10 +1,11 @@
 // What a lab remembers between commands: one JSON file in /run, written atomically, gone after a reboot like the
 // namespaces it speaks of.
-import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { writeFileAtomically } from '../atomic-file.ts'
 import { STATUS_FILE } from '../daemon/status-file.ts'
 import { FlanneletteError } from '../errors.ts'
+import { removeEmptyDirectory } from '../make-directory.ts'
 import type { Fault } from './faults.ts'
 import type { HostPlan, LabOptions, PodPlan } from './plan.ts'
 import { identify, isAlive, type ProcessIdentity } from './process-identity.ts'
@@ -132,13 +133,8 @@ export function removeLabFiles(name: string): boolean {
   const present = existsSync(directory)
   rmSync(directory, { recursive: true, force: true })
   sweepHalfClaims()
-  for (const parent of [LABS_DIRECTORY, dirname(LABS_DIRECTORY)]) {
-    try {
-      rmdirSync(parent)
-    } catch {
-      break // other labs, or other files of ours, are still in it
-    }
-  }
+  // Other labs, or other files of ours, may still be in them.
+  if (removeEmptyDirectory(LABS_DIRECTORY)) removeEmptyDirectory(dirname(LABS_DIRECTORY))
   return present
 }
 

@@ -1,6 +1,6 @@
 // The way out of a lab, whole or half-built: daemons, namespaces, files, in this order. Also the way to find what a
 // crashed lab left. Safe to repeat.
-
+import { sweepRuntime } from '../daemon/runtime-sweep.ts'
 import { type LabState, labFiles, labNames, readLabState, removeLabFiles } from './lab-state.ts'
 import { existingNamespaces, removeNamespaces } from './namespaces.ts'
 import { endProcesses, isAlive } from './process-identity.ts'
@@ -21,6 +21,7 @@ export async function tearDown(name: string): Promise<Removed> {
   await endProcesses(daemons, DAEMON_PATIENCE_MS)
   const namespaces = await existingNamespaces(name)
   await removeNamespaces(namespaces)
+  await sweepRuntime().catch(() => {}) // what a daemon left that was killed; no part of the lab
   return { daemons: daemons.length, namespaces: namespaces.length, files: removeLabFiles(name) }
 }
 

@@ -1,6 +1,6 @@
 // Exclusion between processes on one machine: flock(2) on a file. The kernel lets go of it however the holder dies, it
 // works across network and pid namespaces, and two opens in one process exclude each other as well.
-import { closeSync, openSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, statSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import koffi from 'koffi'
 
@@ -16,19 +16,29 @@ const RETRY_MS = 5
 
 /**
  * Takes the lock on `path` (made when missing) until the returned function is called or the process ends, however it
- * ends. `null` when somebody else held it for the whole of `patienceMs`.
+ * ends. `null` when somebody else held it for the whole of `patienceMs`. Who holds it may remove the file: whoever waits
+ * for it then takes the lock on a new one.
  */
 export async function holdFileLock(path: string, patienceMs: number): Promise<(() => void) | null> {
-  const fd = openSync(path, 'a', 0o644)
   const giveUpAt = performance.now() + patienceMs
-  while (flock(fd, LOCK_EX | LOCK_NB) !== 0) {
-    if (performance.now() > giveUpAt) {
-      closeSync(fd)
-      return null
+  for (;;) {
+    const fd = openSync(path, 'a', 0o644)
+    while (flock(fd, LOCK_EX | LOCK_NB) !== 0) {
+      if (performance.now() > giveUpAt) {
+        closeSync(fd)
+        return null
+      }
+      await pause(RETRY_MS)
     }
-    await pause(RETRY_MS)
+    if (isFileAt(path, fd)) return () => closeSync(fd)
+    closeSync(fd)
   }
-  return () => closeSync(fd)
+}
+
+/** A lock on a file that was removed meanwhile excludes nobody who comes later. */
+function isFileAt(path: string, fd: number): boolean {
+  const [open, there] = [fstatSync(fd), statSync(path, { throwIfNoEntry: false })]
+  return there !== undefined && there.ino === open.ino && there.dev === open.dev
 }
 
 /** Runs `work`, which must not wait for anything, while holding the lock. `null` as above. */

@@ -18,7 +18,8 @@ function emptyHost() {
   mkdirSync(stateDirectory)
   const subnetFile = `${directory}/subnet.env`
   writeSubnetFile(subnetFile, { network: NETWORK, subnet: SUBNET, ipv6: null, mtuBytes: 1450, ipMasq: false })
-  const options = { subnetFile, stateDirectory, state: true, identityDirectory: `${directory}/identity` }
+  const [identityDirectory, seatDirectory] = [`${directory}/identity`, `${directory}/seats`]
+  const options = { subnetFile, stateDirectory, state: true, identityDirectory, seatDirectory }
   return { ...options, namespace: ownNamespace() }
 }
 
@@ -60,4 +61,15 @@ test('a device of ours speaks for the subnet.env; a file of others keeps its dir
   await runCleanup(host, plan)
   expect([existsSync(host.subnetFile), existsSync(`${host.stateDirectory}/notes`)]).toEqual([false, true])
   expect(await planCleanup(host)).toEqual({ steps: [], kept: [] })
+})
+
+test('what a killed daemon noted in /run goes, with the directories', async () => {
+  const host = emptyHost()
+  for (const directory of [host.identityDirectory, host.seatDirectory]) mkdirSync(directory)
+  writeFileSync(`${host.identityDirectory}/192.0.2.1-a`, '4194304\n')
+  for (const name of ['1-1', 'lock']) writeFileSync(`${host.seatDirectory}/${name}`, '')
+  const plan = await planCleanup(host)
+  await runCleanup(host, plan)
+  expect([existsSync(host.identityDirectory), existsSync(host.seatDirectory)]).toEqual([false, false])
+  expect((await planCleanup(host)).steps).toEqual([])
 })

@@ -1,6 +1,8 @@
 // The lab as people use it: hosts and pods on this machine, faults and their repair, and nothing left afterwards.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { IDENTITY_DIRECTORY, namesIn, pidIn } from '../../src/daemon/running-daemons.ts'
+import { SEAT_DIRECTORY } from '../../src/daemon/seats.ts'
 import type { FlanneletteError } from '../../src/errors.ts'
 import { attempt } from '../../src/host/command.ts'
 import { Lab } from '../../src/lab/lab.ts'
@@ -15,6 +17,9 @@ async function traces(name: string): Promise<string[]> {
   const files = existsSync(labFiles(name).directory) ? [labFiles(name).directory] : []
   return [...(await existingNamespaces(name)), ...files]
 }
+
+/** Of a network namespace, as its seats are called. */
+const inodeOf = (namespace: string) => statSync(`/run/netns/${namespace}`).ino
 
 const refusal = async (action: Promise<unknown>) => (await action.catch((error: unknown) => error)) as FlanneletteError
 
@@ -118,8 +123,16 @@ describe('a lab goes without a trace', () => {
   test('when it is taken down, and again when it is down already', async () => {
     const lab = await Lab.up({ name: 'gone', ...KERNEL })
     const pids = lab.hosts.map((host) => host.daemon?.pid)
-    expect(await lab.down()).toEqual({ daemons: 2, namespaces: 5, files: true })
+    const identities = namesIn(IDENTITY_DIRECTORY).filter((name) =>
+      pids.includes(pidIn(`${IDENTITY_DIRECTORY}/${name}`)!),
+    )
+    const seats = lab.hosts.map(({ namespace }) => `${inodeOf(namespace)}-1`)
+    expect([identities.length, namesIn(SEAT_DIRECTORY)]).toEqual([2, expect.arrayContaining(seats)])
+    await lab.fault({ kind: 'crash', host: 'host2' }) // a daemon that cannot take its own away
+    expect(await lab.down()).toEqual({ daemons: 1, namespaces: 5, files: true })
     expect(await traces('gone')).toEqual([])
+    const left = [...namesIn(IDENTITY_DIRECTORY), ...namesIn(SEAT_DIRECTORY)]
+    expect(left.filter((name) => [...identities, ...seats].includes(name))).toEqual([])
     expect(pids.filter((pid) => existsSync(`/proc/${pid}`))).toEqual([])
     expect(await Lab.down('gone')).toEqual({ daemons: 0, namespaces: 0, files: false })
   })

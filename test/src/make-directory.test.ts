@@ -1,7 +1,7 @@
 // Directories with their parents, also where none can be made.
-import { statSync, writeFileSync } from 'node:fs'
+import { existsSync, statSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { makeDirectory } from '../../src/make-directory.ts'
+import { makeDirectory, removeEmptyDirectory } from '../../src/make-directory.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 test('a directory is made with its parents, and may be there already', () => {
@@ -23,4 +23,15 @@ test('a file in the way is an error', () => {
   writeFileSync(file, '')
   expect(() => makeDirectory(file)).toThrow(/EEXIST/)
   expect(() => makeDirectory(`${file}/below`)).toThrow(/ENOTDIR|EEXIST/)
+})
+
+test('a directory goes when it is empty, stays with what is in it, and may be gone already', () => {
+  const path = `${temporaryDirectory()}/a`
+  makeDirectory(`${path}/b`)
+  writeFileSync(`${path}/b/file`, '')
+  expect([removeEmptyDirectory(`${path}/b`), removeEmptyDirectory(path)]).toEqual([false, false])
+  expect(() => removeEmptyDirectory(`${path}/b/file`)).toThrow(/ENOTDIR/)
+  makeDirectory(`${path}/c`)
+  expect([removeEmptyDirectory(`${path}/c`), removeEmptyDirectory(`${path}/c`)]).toEqual([true, true])
+  expect(existsSync(`${path}/b/file`)).toBe(true)
 })

@@ -54,6 +54,19 @@ test('a holder that dies, however it does, lets go', async () => {
   await claim(directory, other)
 })
 
+test('a daemon that stops takes its file away, and a start those of daemons that were killed', async () => {
+  const directory = temporaryDirectory()
+  const giveUp = await claim(directory)
+  const [own] = readdirSync(directory)
+  writeFileSync(join(directory, '192.0.2.9-0000000000000000'), '4194304\n')
+  const giveUpOther = await claim(directory, { ...HOST, publicIp: 0xc0000202 })
+  expect(readdirSync(directory)).toEqual([own, own!.replace('192.0.2.1', '192.0.2.2')])
+  giveUp()
+  giveUpOther()
+  expect(readdirSync(directory)).toEqual([])
+  await claim(directory)
+})
+
 test('a directory that cannot be made is warned about, and the start goes on', async () => {
   const directory = temporaryDirectory()
   writeFileSync(join(directory, 'file'), '')

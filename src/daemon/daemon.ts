@@ -46,13 +46,7 @@ const STOP_LIMIT_MS = { keep: 1500, remove: 5000 } as const
 export async function runDaemon(options: RunOptions): Promise<number> {
   collectEarly()
   const clock = systemClock()
-  const log = createLog({
-    format: options.logFormat,
-    level: options.verbose ? 'debug' : 'info',
-    clock,
-    sink: process.stderr,
-    reader: readerOf(process.stderr, process.env.JOURNAL_STREAM),
-  })
+  const log = openLog(options, clock)
   for (const notice of options.notices) log.warn('option-without-effect', notice)
   const onTerminal = process.stdin.isTTY || process.stderr.isTTY
   const signals = new SignalWait(onTerminal ? [...STOP_SIGNALS, 'SIGHUP'] : STOP_SIGNALS)
@@ -102,6 +96,11 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     seat.leave()
     log.close()
   }
+}
+
+function openLog({ logFormat: format, verbose }: RunOptions, clock: Clock) {
+  const reader = readerOf(process.stderr, process.env.JOURNAL_STREAM)
+  return createLog({ format, level: verbose ? 'debug' : 'info', clock, sink: process.stderr, reader })
 }
 
 /** What SIGHUP means to a service, and to whoever sends it to all daemons of a host: no end of the pod network. */

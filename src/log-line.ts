@@ -1,7 +1,8 @@
 // Forms of a log line, each made of the JSON line.
 
 interface Line {
-  readonly level: 'debug' | 'info' | 'warn' | 'error'
+  /** `fatal` is the last line of all. */
+  readonly level: 'debug' | 'info' | 'warn' | 'error' | 'fatal'
   readonly time: string
   /** Event, sentence, values. */
   readonly words: string
@@ -17,7 +18,7 @@ export function textLine(json: string): string {
 }
 
 /** syslog(3). */
-const PRIORITIES = { debug: 7, info: 6, warn: 4, error: 3 } as const
+const PRIORITIES = { debug: 7, info: 6, warn: 4, error: 3, fatal: 3 } as const
 
 /** For systemd, sd-daemon(3): `<6>ready this node forwards mtu=1450`. It notes the time itself. */
 export function priorityLine(json: string): string {
@@ -25,7 +26,7 @@ export function priorityLine(json: string): string {
   return `<${PRIORITIES[level]}>${words}\n`
 }
 
-const LETTERS = { debug: 'I', info: 'I', warn: 'W', error: 'E' } as const
+const LETTERS = { debug: 'I', info: 'I', warn: 'W', error: 'E', fatal: 'F' } as const
 
 /**
  * As flannel's own log library writes it: `I0101 00:00:00.000000    4711 ready:1] this node forwards mtu=1450`, in

@@ -63,15 +63,17 @@ export function readerOf(stream: { readonly fd: number; readonly isTTY?: boolean
   return journalStream === `${dev}:${ino}` ? 'journal' : 'other'
 }
 
-function formOf({ format, reader }: LogOptions): ((line: string) => string) | null {
-  if (format === 'klog') return klogLine
-  if (format === 'text' || (format === 'auto' && reader === 'terminal')) return textLine
-  return format === 'auto' && reader === 'journal' ? priorityLine : null
+const FORMS = { text: textLine, priority: priorityLine, klog: klogLine, json: null } as const
+
+/** What lines look like. */
+export function logFormOf(format: LogFormat, reader: LogReader): keyof typeof FORMS {
+  if (format !== 'auto') return format
+  return ({ terminal: 'text', journal: 'priority', other: 'json' } as const)[reader]
 }
 
 /** A log on pino. `close` writes the counts that are still pending. */
 export function createLog(options: LogOptions): Log & { close(): void } {
-  const form = formOf(options)
+  const form = FORMS[logFormOf(options.format, options.reader)]
   const logger = pino(
     {
       level: options.level,

@@ -7,11 +7,13 @@ import { cleanupCommand } from './cli/cleanup.ts'
 import { configCommand } from './cli/config.ts'
 import { dockerOptsCommand } from './cli/docker-opts.ts'
 import { doctorCommand } from './cli/doctor.ts'
+import { type Failure, type FailureForm, failureFormOf, failureLine } from './cli/failure-line.ts'
 import { interrupt, outputLoss } from './cli/interruption.ts'
 import { labCommand } from './cli/lab.ts'
 import { pingNodeCommand } from './cli/ping-node.ts'
 import { runCommand } from './cli/run.ts'
 import { statusCommand } from './cli/status.ts'
+import { systemClock } from './clock.ts'
 import { goWords } from './config/flag-values.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
@@ -44,6 +46,8 @@ function hasItsOwn(command: Command): boolean {
 export interface Output {
   out(text: string): void
   err(text: string): void
+  /** Of the line about a failure; absent: for people. */
+  readonly form?: FailureForm
 }
 
 /** The whole command line. `exit` receives the code of a command that has one of its own. */
@@ -68,7 +72,7 @@ export function program(output: Output, exit: (code: number) => void): Command {
       .configureOutput({
         writeOut: output.out,
         writeErr: output.err,
-        outputError: (text) => output.err(mistake(text, command)),
+        outputError: (text) => tell(mistake(text, command), output),
       })
   }
   return root
@@ -98,32 +102,29 @@ function flannelWords(argv: readonly string[]): string[] {
   return [...argv.slice(0, commands), ...goWords(argv.slice(commands))]
 }
 
-function report(error: unknown, { err }: Output): number {
+function report(error: unknown, output: Output): number {
   // Commander has already written its line; asking for help or the version is no failure.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
   if (error instanceof FlanneletteError) {
-    err(oneLine(`flannelette: ${error.oneLine}`))
+    const { code, oneLine: sentence, remedy } = error
+    tell({ code, sentence, remedy }, output)
     return error.exitCode
   }
-  const { message } = error as Error
-  err(oneLine(`flannelette: unexpected: ${message}; please report it together with the command`))
+  const remedy = 'please report it together with the command'
+  tell({ code: 'unexpected', sentence: `unexpected: ${(error as Error).message}; ${remedy}`, remedy }, output)
   return EXIT.failed
 }
 
-/** Commander's own complaint in the shape of ours: `error: unknown option '--x'` gets our name and a way out. */
-function mistake(text: string, command: Command): string {
-  const words = [command.name()]
-  for (let parent = command.parent; parent !== null; parent = parent.parent) words.unshift(parent.name())
-  return oneLine(
-    `flannelette: ${oneLine(text)
-      .replace(/^error: /, '')
-      .replace(/[.\s]+$/, '')}; see ${words.join(' ')} --help`,
-  )
+function tell(failure: Failure, { err, form = 'plain' }: Output): void {
+  err(failureLine(failure, form, systemClock().wallMs()))
 }
 
-/** Commander puts its suggestion on a line of its own. */
-function oneLine(text: string): string {
-  return `${text.trim().replace(/\s*\n\s*/g, ' ')}\n`
+/** Commander's own complaint in the shape of ours: `error: unknown option '--x'` gets our name and a way out. */
+function mistake(text: string, command: Command): Failure {
+  const words = [command.name()]
+  for (let parent = command.parent; parent !== null; parent = parent.parent) words.unshift(parent.name())
+  const remedy = `see ${words.join(' ')} --help`
+  return { code: 'usage', sentence: `${text.replace(/^error: /, '').replace(/[.\s]+$/, '')}; ${remedy}`, remedy }
 }
 
 function withSubcommands(command: Command): Command[] {
@@ -141,8 +142,11 @@ export async function start(): Promise<void> {
     if (!interrupt(reason)) process.exit(code)
   }
   // systemd takes a priority in front of a line: a start that failed is to be found among the errors.
-  const priority = readerOf(process.stderr, process.env.JOURNAL_STREAM) === 'journal' ? '<3>' : ''
+  const reader = readerOf(process.stderr, process.env.JOURNAL_STREAM)
+  const priority = reader === 'journal' ? '<3>' : ''
+  const argv = process.argv.slice(2)
   const output: Output = {
+    form: failureFormOf(argv, process.env, reader),
     out: (text) => process.stdout.write(text),
     // What a command says of having been ended is not worth a second line.
     err: (text) => void (ended === null && process.stderr.write(priority + text)),
@@ -162,7 +166,7 @@ export async function start(): Promise<void> {
   for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
     process.on(event, (error: unknown) => end(report(error, output), error))
   }
-  const code = await main(process.argv.slice(2), output)
+  const code = await main(argv, output)
   // A daemon may still have timers and a worker: it ends here and now. Others end when their work does.
   if (ended !== null) process.exit(ended)
   if (code !== undefined) process.exit(code)

@@ -137,7 +137,7 @@ test('a start that cannot be is one line with the remedy', () => {
     `${place}/state`,
   )
   expect([status, stdout]).toEqual([1, ''])
-  expect(stderr).toMatch(/^flannelette: [^\n]*none does not exist[^\n]*--store\n$/)
+  expect(stderr).toMatch(/^\{"level":"fatal"[^\n]*none does not exist[^\n]*--store"\}\n$/)
 })
 
 test('the raw driver says what it lacks: its package could not be built here', () => {

@@ -82,9 +82,13 @@ export class RunningDaemon {
     return this.#output
   }
 
-  /** Lines of stderr that are not of the log: what a person is told. */
+  /** What a person is told: lines of stderr that are not of the log, and the last one of all. */
   get told(): string[] {
-    return this.#output.split('\n').filter((line) => line !== '' && !line.startsWith('{'))
+    const lines = this.#output.split('\n').filter((line) => line !== '')
+    return lines.flatMap((line) => {
+      if (!line.startsWith('{')) return [line]
+      return line.startsWith('{"level":"fatal"') ? [String((JSON.parse(line) as { readonly msg: unknown }).msg)] : []
+    })
   }
 
   /** Warnings and errors of the log, but for what the machine's kernel lacks. */

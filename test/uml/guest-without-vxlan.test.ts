@@ -156,9 +156,10 @@ describe('without vxlan and without a daemon that needs none', () => {
     await mustRunIn(guest, ['bash', '-c', `mkdir /run/other && ${OTHER_CONFIG} /run/store/config >/run/other/config`])
     const words = ['run', '--iface', 'vec0', '--dataplane', 'kernel', ...place]
     const { exitCode, stderr } = await runIn(guest, [process.execPath, mainProgram(), ...words])
-    expect(stderr.trim().split('\n').at(-1)).toBe(
-      'flannelette: this kernel has no vxlan device; load it with `modprobe vxlan`, or use --dataplane userspace, which needs none',
-    )
+    expect(JSON.parse(stderr.trim().split('\n').at(-1)!)).toMatchObject({
+      level: 'fatal',
+      msg: 'this kernel has no vxlan device; load it with `modprobe vxlan`, or use --dataplane userspace, which needs none',
+    })
     expect(exitCode).toBe(1)
     expect(await mustRunIn(guest, ['ls', '/run/other/subnets'])).toBe('')
   })

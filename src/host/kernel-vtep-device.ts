@@ -20,16 +20,17 @@ import { kernelHasIpv6 } from './sysctl.ts'
 type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /**
- * Why an existing VXLAN device cannot be used as it is; empty when it can. flannel compares the same properties, but for
- * learning and the checksum, which it takes as they come.
+ * Why an existing device cannot be used as it is; empty when it can. flannel compares the same properties, but for
+ * learning and the checksum, which it takes as they come. One of another kind has none of them: that alone is said.
  */
 export function deviceDifferences(link: LinkInfo, local: VtepOutline, udpChecksum: boolean): string[] {
   const data = link.linkinfo?.info_data ?? {}
   const differences: string[] = []
   const compare = (what: string, has: unknown, wanted: unknown) => {
-    if (has !== wanted) differences.push(`${what} ${String(has)}, wanted ${String(wanted)}`)
+    if (has !== wanted) differences.push(`${what} ${String(has ?? 'none')}, wanted ${String(wanted)}`)
   }
   compare('kind', link.linkinfo?.info_kind, 'vxlan')
+  if (differences.length > 0) return differences
   compare('VNI', data.id, local.vni)
   compare('port', data.port, local.port)
   compare('local address', data.local ?? data.local6, formatAddress(local.underlayAddress))

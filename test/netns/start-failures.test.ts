@@ -108,6 +108,12 @@ const FAILURES: Readonly<Record<string, Failure>> = {
     prepare: withLink(...'tuntap add mode tun name flannel.1'.split(' ')),
     says: /tun device/,
   },
+  'a bridge under its name, with the kernel dataplane': {
+    ...foreign,
+    prepare: withLink(...'link add flannel.1 type bridge'.split(' ')),
+    flags: () => ['--dataplane', 'kernel'],
+    says: /flannel\.1 is a bridge device that is not ours \(kind bridge, wanted vxlan\);/,
+  },
   'no /dev/net/tun': {
     wrapper: ['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs tmpfs /dev/net && exec "$@"', 'sh'],
     exitCode: 1,

@@ -118,6 +118,23 @@ describe('the VXLAN device', () => {
   ])('with %s does not fit', (_, data, difference) => {
     expect(deviceDifferences(link(data), LOCAL, true)).toEqual([difference])
   })
+
+  test.each([
+    [{ info_kind: 'bridge', info_data: { forward_delay: 1500 } }, 'kind bridge, wanted vxlan'],
+    [{ info_kind: 'tun', info_data: { type: 'tun' } }, 'kind tun, wanted vxlan'],
+    [{}, 'kind none, wanted vxlan'],
+  ])('of another kind, as %j, is told to be that, and not what it lacks of a VXLAN device', (linkinfo, difference) => {
+    expect(deviceDifferences({ ...link({}), linkinfo }, LOCAL, true)).toEqual([difference])
+  })
+
+  test('without a local address or a lower device is told to have none', () => {
+    const { local: _local, link: _link, ...rest } = FITTING
+    const bare = { ...link({}), linkinfo: { info_kind: 'vxlan', info_data: rest } }
+    expect(deviceDifferences(bare, LOCAL, true)).toEqual([
+      'local address none, wanted 192.0.2.1',
+      'lower device none, wanted eth0',
+    ])
+  })
 })
 
 describe('the VXLAN device between IPv6 addresses', () => {

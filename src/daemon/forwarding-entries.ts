@@ -13,6 +13,7 @@ import {
   overlaps,
   type Prefix,
   parseIpv6,
+  type UnderlayAddress,
 } from '../../dataplane/index.ts'
 import type { VtepOutline } from '../host/dataplane.ts'
 import { sortedLeases } from '../lease/diff.ts'
@@ -44,6 +45,12 @@ export interface LeftOutPeer {
 /** The pod networks that leases are of; `null` for a family that does not cross. */
 export type PodNetworks = Pick<VtepOutline, 'network' | 'ipv6Network'>
 
+/** How packets get to them. */
+export interface LedNetworks extends PodNetworks {
+  /** One route leads all of a network into the tunnel, also what no lease covers. Absent: each lease has its own. */
+  readonly isLedWhole?: boolean
+}
+
 export interface PeerSelection {
   /** In address order, without IPv6 halves that cannot be forwarded to. */
   readonly peers: readonly Lease[]
@@ -51,7 +58,7 @@ export interface PeerSelection {
 }
 
 /** Splits the leases, own one included, into peers that can be forwarded to and those that cannot. */
-export function selectPeers(leases: readonly Lease[], own: Lease, networks: PodNetworks): PeerSelection {
+export function selectPeers(leases: readonly Lease[], own: Lease, networks: LedNetworks): PeerSelection {
   const peers: Lease[] = []
   const leftOut: LeftOutPeer[] = []
   for (const lease of sortedLeases(leases)) {
@@ -77,7 +84,7 @@ function selectIpv6Halves(
   peers: readonly Lease[],
   leftOut: LeftOutPeer[],
   own: Lease,
-  { ipv6Network }: PodNetworks,
+  networks: LedNetworks,
 ): PeerSelection {
   if (peers.every(({ ipv6Subnet }) => ipv6Subnet === null)) return { peers, leftOut }
   const ownHalf = ipv6HalfOf(own)
@@ -87,7 +94,7 @@ function selectIpv6Halves(
     const half = ipv6HalfOf(lease)
     if (half === null || lease.ipv6Subnet === null) continue
     const subnet = formatPrefix(half)
-    const verdict = ownHalf === null ? null : (outside(ipv6Network, half) ?? whyNotIpv6(lease, half, own, ownHalf))
+    const verdict = ownHalf === null ? null : whyNotIpv6(lease, half, { own, ownHalf, networks })
     if (ownHalf === null) {
       useless.add(lease)
     } else if (verdict !== null) {
@@ -115,7 +122,16 @@ function withoutHalves(peers: readonly Lease[], useless: ReadonlySet<Lease>, own
 
 type Verdict = Pick<LeftOutPeer, 'reason' | 'detail'>
 
-function whyNotIpv6(lease: Lease, half: Ipv6Prefix, own: Lease, ownHalf: Ipv6Prefix): Verdict | null {
+/** What a lease is judged by: our own, and that half of it. */
+interface OwnHalf<Half extends Prefix> {
+  readonly own: Lease
+  readonly ownHalf: Half
+  readonly networks: LedNetworks
+}
+
+function whyNotIpv6(lease: Lease, half: Ipv6Prefix, { own, ownHalf, networks }: OwnHalf<Ipv6Prefix>): Verdict | null {
+  const beyond = outside(networks.ipv6Network, half)
+  if (beyond !== null) return beyond
   if (overlaps(half, ownHalf)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own IPv6 subnet' }
   if (lease.attributes.backendType !== 'vxlan') return null
   const { publicIpv6: ownAddress } = own.attributes
@@ -126,9 +142,8 @@ function whyNotIpv6(lease: Lease, half: Ipv6Prefix, own: Lease, ownHalf: Ipv6Pre
   const address = parseIpv6(publicIpv6 ?? '')
   if (address === null) return { reason: 'undecodable-data', detail: 'it has no public IPv6 address' }
   if (publicIpv6 === ownAddress) return { reason: 'own-address', detail: 'it carries our own public IPv6 address' }
-  if (containsAddress(half, address) || containsAddress(ownHalf, address)) {
-    return { reason: 'address-inside-overlay', detail: 'its public IPv6 address lies inside a pod subnet' }
-  }
+  const inside = insideOverlay(address, [half, ownHalf], networks.isLedWhole === true ? networks.ipv6Network : null)
+  if (inside !== null) return inside
   if (NON_UNICAST_IPV6_PREFIXES.some((prefix) => containsAddress(prefix, address))) {
     return { reason: 'address-not-unicast', detail: `its public address ${publicIpv6} is no host's` }
   }
@@ -168,7 +183,7 @@ function isOwn(lease: Lease, own: Lease): boolean {
 }
 
 /** Whatever keeps a lease as a whole from being used. */
-function whyNot(lease: Lease, own: Lease, { network }: PodNetworks): Verdict | null {
+function whyNot(lease: Lease, own: Lease, networks: LedNetworks): Verdict | null {
   const { attributes } = lease
   if (attributes.backendType !== own.attributes.backendType) {
     // udp and alloc leave the type out of their leases.
@@ -183,7 +198,7 @@ function whyNot(lease: Lease, own: Lease, { network }: PodNetworks): Verdict | n
       ? { reason: 'other-family', detail: 'it has no IPv6 subnet, and we no IPv4' }
       : null
   }
-  if (lease.subnet !== null) return outside(network, lease.subnet) ?? whyNotIpv4(lease, lease.subnet, own.subnet)
+  if (lease.subnet !== null) return whyNotIpv4(lease, lease.subnet, { own, ownHalf: own.subnet, networks })
   if (own.attributes.publicIpv6 !== null) return null
   return { reason: 'other-family', detail: 'it has no IPv4 address, and we no tunnel over IPv6' }
 }
@@ -194,13 +209,23 @@ function outside(network: Prefix | null, subnet: Prefix): Verdict | null {
   return { reason: 'outside-network', detail: `it lies outside the pod network ${formatPrefix(network)}` }
 }
 
-function whyNotIpv4({ attributes }: Lease, subnet: Ipv4Prefix, ownSubnet: Ipv4Prefix): Verdict | null {
+/** What is sent there would be encapsulated again, without end. `ledWhole`: a network whose every address is led there. */
+function insideOverlay(address: UnderlayAddress, subnets: readonly Prefix[], ledWhole: Prefix | null): Verdict | null {
+  const isPod = subnets.some((subnet) => containsAddress(subnet, address))
+  if (!isPod && (ledWhole === null || !containsAddress(ledWhole, address))) return null
+  const where = isPod || ledWhole === null ? 'a pod subnet' : `the pod network ${formatPrefix(ledWhole)}`
+  const which = typeof address === 'number' ? 'address' : 'IPv6 address'
+  return { reason: 'address-inside-overlay', detail: `its public ${which} lies inside ${where}` }
+}
+
+function whyNotIpv4({ attributes }: Lease, subnet: Ipv4Prefix, own: OwnHalf<Ipv4Prefix>): Verdict | null {
+  const { ownHalf, networks } = own
+  const beyond = outside(networks.network, subnet)
+  if (beyond !== null) return beyond
   const { publicIp } = attributes
-  if (overlaps(subnet, ownSubnet)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own subnet' }
-  if (containsAddress(subnet, publicIp) || containsAddress(ownSubnet, publicIp)) {
-    // What is sent there would be encapsulated again, without end.
-    return { reason: 'address-inside-overlay', detail: 'its public address lies inside a pod subnet' }
-  }
+  if (overlaps(subnet, ownHalf)) return { reason: 'overlaps-own-subnet', detail: 'it overlaps our own subnet' }
+  const inside = insideOverlay(publicIp, [subnet, ownHalf], networks.isLedWhole === true ? networks.network : null)
+  if (inside !== null) return inside
   if (publicIp === 0) return { reason: 'undecodable-data', detail: 'it has no IPv4 address' }
   if (!isUnicast(publicIp)) {
     return { reason: 'address-not-unicast', detail: `its public address ${formatIpv4(publicIp)} is no host's` }

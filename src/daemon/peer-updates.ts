@@ -60,7 +60,9 @@ export class PeerUpdates {
 
   /** Takes the whole set of leases, own one included. Resolves when the dataplane forwards by it (or a later one). */
   offer(leases: readonly Lease[], own: Lease, networks: PodNetworks, why: string): Promise<void> {
-    const selection = selectPeers(leases, own, networks)
+    const isLedWhole = this.#options.dataplane.kind === 'userspace'
+    const { network, ipv6Network } = networks
+    const selection = selectPeers(leases, own, { network, ipv6Network, isLedWhole })
     this.#report(selection.leftOut, findConflicts(leases))
     this.#retry?.cancel() // of an older set
     this.#wanted = { peers: selection.peers, why }

@@ -83,6 +83,20 @@ describe('selectPeers', () => {
     },
   )
 
+  test('an address elsewhere in the pod network loops where one route leads all of it into the tunnel, else not', () => {
+    const lease = peerLease('10.244.2.0/24', '10.244.9.7', '0a:00:00:00:00:02')
+    expect(selectPeers([OWN, lease], OWN, POD_NETWORKS).peers).toEqual([lease])
+    expect(selectPeers([OWN, lease, C], OWN, { ...POD_NETWORKS, isLedWhole: true })).toMatchObject({
+      peers: [C],
+      leftOut: [
+        {
+          reason: 'address-inside-overlay',
+          detail: 'its public address lies inside the pod network 10.244.0.0/16',
+        },
+      ],
+    })
+  })
+
   test('of two leases for one subnet the later revision wins, whatever the order', () => {
     const later = altered(B, { publicIp: parseIpv4('192.0.2.7')! }, 9)
     for (const leases of [

@@ -24,6 +24,19 @@ test('the first set is handed over even when it is empty', async () => {
   expect([dataplane.tables, updates.generation]).toEqual([[{ peers: [], cause: 'first leases:' }], 1])
 })
 
+test('a peer with an address in the pod network is one for a dataplane that routes each subnet for itself', async () => {
+  const lease = peerLease('10.244.2.0/24', '10.244.9.7', '0a:00:00:00:00:02')
+  for (const [kind, peers] of [
+    ['userspace', []],
+    ['kernel', [lease]],
+  ] as const) {
+    const { dataplane, updates } = make()
+    Object.assign(dataplane, { kind })
+    await updates.offer([OWN, lease], OWN, POD_NETWORKS, 'first leases')
+    expect(updates.peers).toEqual(peers)
+  }
+})
+
 test('the cause says what was added, changed and removed', async () => {
   const { dataplane, updates } = make()
   await updates.offer([OWN, B], OWN, POD_NETWORKS, 'first leases')

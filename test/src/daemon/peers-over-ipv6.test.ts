@@ -55,6 +55,16 @@ describe('a node with both tunnels', () => {
     })
   })
 
+  test('uses a half not whose address lies elsewhere in a pod network that is led into the tunnel as a whole', () => {
+    const lease = altered(dualLease(2), { publicIpv6: 'fd00:10:244:9::7' })
+    const { peers, leftOut } = selectPeers([own, lease], own, { ...POD_NETWORKS, isLedWhole: true })
+    expect(peers).toEqual([{ ...lease, ipv6Subnet: null }])
+    expect(leftOut.map(({ reason, detail }) => [reason, detail])).toEqual([
+      ['address-inside-overlay', 'its public IPv6 address lies inside the pod network fd00:10:244::/48'],
+    ])
+    expect(selectPeers([own, lease], own, POD_NETWORKS).leftOut).toEqual([])
+  })
+
   test('leaves a lease of IPv6 alone out whole when that half will not do', () => {
     expect(select(own, altered(ipv6Lease(2), { publicIpv6: null, publicIp: ip('192.0.2.2') }))).toEqual({
       peers: [],

@@ -89,7 +89,7 @@ start, which waits for it; a mistake is reported with its place.
 
 | key | default | about |
 |---|---|---|
-| \`Network\` | required unless \`EnableIPv4\` is false | the pod network, IPv4 CIDR of unicast addresses; it must not cover the underlay, and no route of others may be for exactly it |
+| \`Network\` | required unless \`EnableIPv4\` is false | the pod network, IPv4 CIDR of unicast addresses; it must cover neither the underlay nor a \`--public-ip\`, and no route of others may be for exactly it |
 | \`SubnetLen\` | 24, or prefix + 2 for networks smaller than /22 | prefix length of each node's subnet, at most 30 |
 | \`SubnetMin\`, \`SubnetMax\` | second and last subnet of \`Network\` | first and last subnet that may be given out |
 | \`EnableIPv4\` | true | false with \`EnableIPv6\`: pods and hosts have IPv6 alone |

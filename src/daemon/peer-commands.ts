@@ -1,6 +1,7 @@
 // Which peers a command has been run for, and which are still to come. Each peer goes its own way: its commands run one
 // after the other, a failure is tried again with back-off, and no other peer waits for it. A peer that changed is removed
-// and added again; a change that comes while a command runs is looked at when that has ended.
+// and added again; a change that comes while a command runs is looked at when that has ended. Peers that a former run
+// has added are added again, as nobody knows what has become of that; those that are no longer wanted are removed.
 import type { Clock, Timer } from '../clock.ts'
 
 export interface PeerWork<Peer> {
@@ -54,6 +55,11 @@ export class PeerCommands<Peer> {
     this.#same = same
   }
 
+  /** Peers that an earlier run has added, by name; before the first {@link want}. */
+  recall(present: ReadonlyMap<string, Peer>): void {
+    for (const [name, peer] of present) this.#ways.set(name, { ...emptyWay<Peer>(), present: peer })
+  }
+
   /** The whole set of peers from now on, by name. Returns at once; the commands run meanwhile. */
   want(peers: ReadonlyMap<string, Peer>): void {
     for (const [name, peer] of peers) {
@@ -63,7 +69,7 @@ export class PeerCommands<Peer> {
       this.#turn(name, way, peer)
     }
     for (const [name, way] of this.#ways) {
-      if (!peers.has(name) && way.wanted !== null) this.#turn(name, way, null)
+      if (!peers.has(name) && (way.wanted !== null || isLeftOver(way))) this.#turn(name, way, null)
     }
   }
 
@@ -160,6 +166,11 @@ export class PeerCommands<Peer> {
       else next()
     }
   }
+}
+
+/** Of an earlier run, and not looked at yet. */
+function isLeftOver<Peer>({ wanted, present, isRunning, retry }: Way<Peer>): boolean {
+  return wanted === null && present !== null && !isRunning && retry === null
 }
 
 function emptyWay<Peer>(): Way<Peer> {

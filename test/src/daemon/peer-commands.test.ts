@@ -155,6 +155,55 @@ test('sixteen commands run at a time, the others as places become free', async (
   expect(started).toHaveLength(18)
 })
 
+test('of the peers of an earlier run those that left are removed, those that stay added, and changed ones both', async () => {
+  const { want, end, started, commands, settled } = bench()
+  commands.recall(new Map(Object.entries({ stays: 's1', leaves: 'l1', changes: 'c1' })))
+  await settled()
+  expect(started).toEqual([])
+  await want({ stays: 's1', changes: 'c2', comes: 'n1' })
+  expect([...started].sort()).toEqual(['add n1', 'add s1', 'remove c1', 'remove l1'])
+  expect(commands.pending.length).toBe(3)
+  await end('remove c1')
+  await end('remove l1')
+  for (const add of ['add s1', 'add c2', 'add n1']) await end(add)
+  await want({ stays: 's1', changes: 'c2', comes: 'n1' })
+  expect([started.length, commands.pending.length]).toEqual([5, 0])
+})
+
+test('a removal of an earlier run’s peer that runs, or waits to be tried again, is not begun twice', async () => {
+  const { want, end, started, commands, clock, settled } = bench()
+  commands.recall(new Map([['leaves', 'l1']]))
+  await want({})
+  await want({ comes: 'n1' })
+  await end('remove l1', 'exit code 2')
+  await want({})
+  expect(started.filter((one) => one === 'remove l1')).toHaveLength(1)
+  await clock.advance(500)
+  await settled()
+  await end('remove l1')
+  await clock.advance(120_000)
+  expect(started.filter((one) => one === 'remove l1')).toHaveLength(2)
+})
+
+test('an earlier run’s peer that is back before its removal has ended is added behind it', async () => {
+  const { want, end, started, commands } = bench()
+  commands.recall(new Map([['a', 'a1']]))
+  await want({})
+  await want({ a: 'a1' })
+  await end('remove a1')
+  await end('add a1')
+  expect(started).toEqual(['remove a1', 'add a1'])
+})
+
+test('the end removes the peers of an earlier run as well', async () => {
+  const { end, commands, settled, started } = bench()
+  commands.recall(new Map([['a', 'a1']]))
+  const failures = commands.removeAll()
+  await settled()
+  await end('remove a1')
+  expect([await failures, started]).toEqual([new Map(), ['remove a1']])
+})
+
 test('the end removes what is present, also what was half added, and runs nothing afterwards', async () => {
   const { want, end, started, clock, commands, settled } = bench()
   await want({ a: 'a1', b: 'b1' })

@@ -8,13 +8,13 @@ import { systemClock } from '../clock.ts'
 import { COMMAND_KEYS, type ExtensionCommands } from '../config/extension-commands.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type CommandEnd, runConfigured } from '../host/configured-command.ts'
-import type { LocalVtep } from '../host/dataplane.ts'
+import type { LocalVtep, PeerWay } from '../host/dataplane.ts'
 import { sameAttributes } from '../lease/diff.ts'
-import { ipv6HalfOf, type Lease, nameOf } from '../lease/lease.ts'
+import { halvesInWords, ipv6HalfOf, type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { maskSecrets } from '../secrets.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
-import { PeerCommands, type PeerEvent } from './peer-commands.ts'
+import { PeerCommands, type PeerEvent, type PendingPeer } from './peer-commands.ts'
 import type { ToldPeers } from './told-peers.ts'
 
 /** A command that takes longer is killed, milliseconds. */
@@ -86,11 +86,18 @@ export class ExtensionDataplane extends IdleDataplane {
   }
 
   override pendingPeers(): number {
-    return this.#peers.pending.length
+    return this.#peers.pending.size
   }
 
   override pendingSubnets(): ReadonlySet<string> {
-    return new Set(this.#peers.pending)
+    return new Set([...this.#peers.pending.values()].flatMap(({ peer }) => halvesInWords(peer)))
+  }
+
+  /** Of peers that are pending; where the others are reached is the commands' business. */
+  ways(): ReadonlyMap<string, PeerWay> | null {
+    const { pending } = this.#peers
+    if (pending.size === 0) return null
+    return new Map([...pending].map(([name, peer]) => [name, { way: 'none', why: whyPending(peer) }]))
   }
 
   override async stop(mode: 'keep' | 'remove'): Promise<void> {
@@ -157,7 +164,7 @@ export class ExtensionDataplane extends IdleDataplane {
 
   #tell({ peer, what, failure, failures, givenUp }: PeerEvent): void {
     const { log } = this.#options
-    const key = COMMAND_KEYS[what === 'add' ? 'subnetAdd' : 'subnetRemove']
+    const key = keyOf(what)
     if (failure === null) {
       log.info('peer-programmed', `${key} for ${peer} has worked after ${failures} failed attempts`)
       return
@@ -166,6 +173,15 @@ export class ExtensionDataplane extends IdleDataplane {
     const next = givenUp ? 'given up' : 'it is tried again'
     log.warn('peer-pending', `${key} for ${peer} failed, ${next}: ${failure}`, { failures })
   }
+}
+
+function keyOf(what: PeerEvent['what']): string {
+  return COMMAND_KEYS[what === 'add' ? 'subnetAdd' : 'subnetRemove']
+}
+
+function whyPending({ what, failure, failures }: PendingPeer<Lease>): string {
+  if (failure === null) return `${keyOf(what)} has not ended yet`
+  return `${keyOf(what)} failed${failures === 1 ? '' : ` ${failures} times`}: ${failure}`
 }
 
 function textOf(prefix: Prefix | null): string {

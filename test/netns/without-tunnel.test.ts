@@ -49,6 +49,8 @@ test('an extension’s commands connect two hosts: routes come and go with peers
   await here.ready(0)
   const there = startDaemon(second, ['--on-exit', 'remove'])
   await expect.poll(() => here.status?.pendingPeers, { timeout: 10_000 }).toBe(1)
+  const pending = { way: 'none', why: expect.stringContaining('SubnetAddCommand failed') }
+  await expect.poll(() => here.status?.peers[0]?.ways?.[0], { timeout: 10_000 }).toMatchObject(pending)
   expect(here.status).toMatchObject({ state: 'degraded', dataplane: 'commands' })
   writeFileSync(mark, '')
   await Promise.all([here.ready(1), there.ready(1)])

@@ -8,12 +8,13 @@
 //
 // A reader needs no lock: each file is replaced whole. A file without a second line is a reservation that never
 // expires.
-import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { sweepTemporaryFiles, writeFileAtomically } from '../atomic-file.ts'
 import type { Clock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Halves, Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { awaitConfig } from './config-wait.ts'
 import { watchDirectory } from './directory-watch.ts'
 import { withFileLock } from './file-lock.ts'
 import { LeaseBook, type LeaseChange, leaseOf } from './lease-book.ts'
@@ -58,6 +59,16 @@ export class FileStore implements LeaseStore {
       const remedy = `write one, for example: echo '${example}' > ${path}`
       throw new FlanneletteError('config-missing', `there is no network config at ${path}`, { remedy, retryable: true })
     }
+  }
+
+  awaitNetworkConfig(signal: AbortSignal): Promise<void> {
+    const source = {
+      clock: this.#options.clock,
+      nextLookMs: POLL_MS,
+      subscribe: (wake: () => void) => watchDirectory(this.#directory, wake),
+      isThere: () => existsSync(`${this.#directory}/config`),
+    }
+    return awaitConfig(source, signal)
   }
 
   acquire(request: AcquireRequest): Promise<Lease> {

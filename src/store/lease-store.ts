@@ -32,6 +32,11 @@ export interface LeaseStore {
   /** Raw network config JSON. @throws FlanneletteError `config-missing` (retryable), `store-unreadable` (retryable) */
   readNetworkConfig(): Promise<string>
   /**
+   * Resolves as soon as the store is known to hold a network config, of whatever content, and when `signal` aborts. Not
+   * for who needs to know in any case: a store that is away, or whose watch broke, says nothing before the abort.
+   */
+  awaitNetworkConfig(signal: AbortSignal): Promise<void>
+  /**
    * Own lease by public IP, else previous subnet if free, else a random free one; all writes compare-and-swap, a lost
    * race is tried again. @throws FlanneletteError `out-of-subnets`, `lease-conflict`, `store-unreadable`
    */

@@ -95,8 +95,9 @@ export class FileStore implements LeaseStore {
       nextLookMs: () => POLL_MS,
       subscribe: (wake: () => void) => watchDirectory(`${this.#directory}/subnets`, wake),
       snapshot: () => {
-        const book = this.#book()
-        return { revision: book.revision, leases: book.leases() }
+        const { book, unreadable } = this.#look()
+        const leases = book.leases()
+        return { revision: book.revision, leases, ...(unreadable.length === 0 ? {} : { unreadable }) }
       },
     }
     return watchSnapshots(source, signal)
@@ -138,12 +139,16 @@ export class FileStore implements LeaseStore {
   }
 
   #book(): LeaseBook {
+    return this.#look().book
+  }
+
+  #look(): { readonly book: LeaseBook; readonly unreadable: readonly Halves[] } {
     this.#requireDirectory()
     try {
       // An empty directory (a file system that is not mounted) is no store without leases: it is no store.
       statSync(`${this.#directory}/config`)
-      const { leases, blocked } = this.#files.read()
-      return new LeaseBook(leases, this.#readRevision(), this.#options.clock.wallMs(), blocked)
+      const { leases, blocked, unreadable } = this.#files.read()
+      return { book: new LeaseBook(leases, this.#readRevision(), this.#options.clock.wallMs(), blocked), unreadable }
     } catch (error) {
       throw this.#asStoreError(error)
     }

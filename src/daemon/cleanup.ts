@@ -18,6 +18,7 @@ import { publishedFiles } from './published-subnet.ts'
 import { IDENTITY_DIRECTORY, readIdentities } from './running-daemons.ts'
 import { abandonedSeats, inUseBy, readSeats, SEAT_DIRECTORY } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
+import { TOLD_PEERS_FILE } from './told-peers.ts'
 
 export interface CleanupOptions {
   readonly subnetFile: string
@@ -45,7 +46,7 @@ export interface CleanupPlan {
 
 /** Files of a state directory that mean nothing without a daemon. */
 const RUNTIME_FILES = ['status.json', 'api.sock', 'lock']
-const MEMORY_FILES = ['mac', 'mac-v6', 'lease.json', 'leases.json']
+const MEMORY_FILES = ['mac', 'mac-v6', 'lease.json', 'leases.json', TOLD_PEERS_FILE]
 
 /**
  * Finds what is ours. Changes nothing.

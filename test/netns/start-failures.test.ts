@@ -113,6 +113,7 @@ const FAILURES: Readonly<Record<string, Failure>> = {
     prepare: withLink(...'link add flannel.1 type bridge'.split(' ')),
     flags: () => ['--dataplane', 'kernel'],
     says: /flannel\.1 is a bridge device that is not ours \(kind bridge, wanted vxlan\);/,
+    remedy: /remove it if nothing needs it: ip link delete dev flannel\.1/,
   },
   'no /dev/net/tun': {
     wrapper: ['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs tmpfs /dev/net && exec "$@"', 'sh'],

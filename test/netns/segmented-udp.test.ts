@@ -1,6 +1,7 @@
 // Pods that send super-packets of UDP (UDP_SEGMENT, as QUIC does), and datagrams larger than the MTU: every byte
 // arrives, whichever dataplane is on either side.
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { Capture } from '../support/capture.ts'
 import { labUnderTest } from '../support/lab-under-test.ts'
 import { NamespaceSocket } from '../support/namespace-socket.ts'
 import { countingBytes } from '../support/packets.ts'
@@ -56,6 +57,17 @@ describe.each(['veth', 'uso', 'wire'] as const)('over %s', (underlay) => {
     const arrived = await cross(from, to, sent, sent.length)
     expect(arrived.map((datagram) => datagram.length)).toEqual([3000, 8000, 60_000])
     expect(arrived.every((datagram, index) => equal(datagram, sent[index]))).toBe(true)
+  })
+
+  test('what a pod sends in fragments crosses the underlay in whole datagrams', async () => {
+    const out = { namespace: lab().namespace('host1'), device: 'eth0', direction: 'out' } as const
+    const [fragments, tunnel] = await Promise.all([
+      Capture.start({ ...out, filter: 'ip[6:2] & 0x3fff != 0' }),
+      Capture.start({ ...out, filter: 'udp dst port 8472' }),
+    ])
+    expect(await cross('pod1.1', 'pod2.1', [countingBytes(60_000)], 1)).toHaveLength(1)
+    expect(await fragments.stop()).toEqual([])
+    expect((await tunnel.stop()).length).toBeGreaterThan(0)
   })
 })
 

@@ -4,12 +4,13 @@ import { lookAtLargePackets, PEERS_ASKED } from '../../../src/doctor/large-packe
 import type { PeerView } from '../../../src/doctor/node-view.ts'
 import type { LadderPlace } from '../../../src/doctor/rung.ts'
 import type { EchoOptions, EchoResult } from '../../../src/host/echo.ts'
-import { healthy, look, peer, withIpv6, withStatus } from '../../support/doctor-facts.ts'
+import { healthy, IPV6_PLACE, look, peer, withIpv6, withStatus } from '../../support/doctor-facts.ts'
 import { expectFinding, type Row } from '../../support/expect-finding.ts'
 
 const PLACE: LadderPlace = {
-  ...{ underlayInterface: 'eth0', underlayMtuBytes: 1500, overlayDevice: 'flannel.1', overlayMtuBytes: 1450 },
-  ...{ overheadBytes: 50, port: 8472, outerDf: 'set', ipv6: false, ipv6Device: 'flannel.1' },
+  ...{ underlayFamily: 'IPv4', underlayInterface: 'eth0', underlayMtuBytes: 1500 },
+  ...{ overlayDevice: 'flannel.1', overlayMtuBytes: 1450 },
+  ...{ overheadBytes: 50, port: 8472, outerDf: 'set', ipv6: false, ipv6Tunnel: null },
 }
 
 interface Asked {
@@ -58,7 +59,7 @@ describe('who is asked', () => {
 
   test('both VTEPs of a peer with two tunnels, each by its own MTU', async () => {
     const { asked, echo } = network(9000)
-    await lookAtLargePackets(withIpv6().view, { ...PLACE, ipv6: true, ipv6Device: 'flannel-v6.1' }, { echo })
+    await lookAtLargePackets(withIpv6().view, { ...PLACE, ...IPV6_PLACE }, { echo })
     const large = asked.flatMap(({ address, options: { packetBytes } }) =>
       packetBytes ? [[address, packetBytes]] : [],
     )

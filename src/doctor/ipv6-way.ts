@@ -1,7 +1,6 @@
 // The second way to a peer: where both nodes have a tunnel between IPv6 addresses of the hosts beside that over IPv4. It
 // has an underlay, a device and sizes of its own; without it IPv6 of pods takes the tunnel of IPv4, by which it is no
 // different.
-import { wayTo } from './ladder-direct.ts'
 import type { PeerView } from './node-view.ts'
 import type { LadderPlace } from './rung.ts'
 import { ipv6VtepAddress } from './target.ts'
@@ -15,15 +14,14 @@ export interface Ipv6Way {
   readonly place: LadderPlace
 }
 
-/** `null` where one of both nodes has no such tunnel, or packets go past it. */
+/** `null` where one of both nodes has no such tunnel. */
 export function ipv6WayTo(
-  peer: Pick<PeerView, 'subnet' | 'ipv6Subnet' | 'publicIpv6' | 'ways'>,
+  peer: Pick<PeerView, 'subnet' | 'ipv6Subnet' | 'publicIpv6'>,
   place: LadderPlace,
 ): Ipv6Way | null {
   const { publicIpv6 = null, ipv6Subnet } = peer
   const [end, vtep] = [ipv6EndOf(place), ipv6VtepAddress(peer)]
   if (end === null || vtep === null || publicIpv6 === null || ipv6Subnet === null) return null
-  if ((wayTo(ipv6Subnet, peer)?.way ?? 'tunnel') !== 'tunnel') return null
   return { publicIp: publicIpv6, subnet: ipv6Subnet, vtep, place: end }
 }
 

@@ -9,14 +9,18 @@ const WAIT_MS = 800
 const TRIES = 3
 
 /** How a subnet of a peer is reached, as the daemon says; `null` where there is only the tunnel. */
-export function wayTo(subnet: string, { ways }: Pick<PeerView, 'ways'>) {
+function wayTo(subnet: string, { ways }: Pick<PeerView, 'ways'>) {
   return ways?.find((one) => one.subnet === subnet) ?? null
+}
+
+/** Whether packets to a subnet of a peer take the tunnel, where there is one. */
+export function takesTunnel(subnet: string, peer: Pick<PeerView, 'ways'>): boolean {
+  return (wayTo(subnet, peer)?.way ?? 'tunnel') === 'tunnel'
 }
 
 /** Whether no tunnel is asked: the backend has none, goes past it, or is kept from leading there. */
 export function isDirect(peer: Pick<PeerView, 'subnet' | 'ways'>, place: LadderPlace): boolean {
-  const way = wayTo(peer.subnet, peer)?.way ?? 'tunnel'
-  return place.overlayDevice === '' || way !== 'tunnel'
+  return place.overlayDevice === '' || !takesTunnel(peer.subnet, peer)
 }
 
 /** `address`: one in the peer's subnet, that its route leads to. */

@@ -6,7 +6,7 @@ import type { LeaseStatus } from '../daemon/status-file.ts'
 import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'
 import { type Ipv6Way, ipv6WayTo } from './ipv6-way.ts'
-import { isDirect, linkSizesRung, routeRung } from './ladder-direct.ts'
+import { isDirect, linkSizesRung, routeRung, takesTunnel } from './ladder-direct.ts'
 import { ofTwo, sizesRung } from './ladder-sizes.ts'
 import type { NodeView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, LadderTools, Rung, RungName, Verdict } from './rung.ts'
@@ -66,7 +66,8 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
   const ipv6 = await askIpv6(second, target.lease, options, options.place)
   for (const rung of ipv6) add(rung)
   const first = { publicIp, vtep: vtepAddress(target.subnet), place: options.place, rungs: [underlay, vtep] }
-  const ways: MeasuredWay[] = second === null ? [first] : [first, { ...second, rungs: ipv6 }]
+  const both = second !== null && takesTunnel(second.subnet, target.lease)
+  const ways: MeasuredWay[] = both ? [first, { ...second, rungs: ipv6 }] : [first]
   for (const way of ways) {
     const rung = await askSizes(way, options)
     add(ways.length === 1 ? rung : ofTwo(rung, way.place))

@@ -19,8 +19,7 @@ const ALL = [...Object.values(IPV4), ...Object.values(IPV6)]
 const WHOLE = { [IPV4.vtep]: 1450, [IPV6.vtep]: 1430, [IPV4.host]: 1500, [IPV6.host]: 1500 }
 
 describe('ping', () => {
-  const ladder = (network: Network, place = DUAL, word = IPV4.host) => {
-    const { view } = withIpv6()
+  const ladder = (network: Network, place = DUAL, word = IPV4.host, { view } = withIpv6()) => {
     return climb(findTarget(word, view)!, view, { count: 3, place, tools: tools(network) })
   }
   const rungOf = (rungs: readonly Rung[], name: Rung['name']): Rung => rungs.find((rung) => rung.name === name)!
@@ -50,6 +49,21 @@ describe('ping', () => {
       'over IPv4: 1450 passes, 1451 too big for the tunnel (1500 − 50); underlay passes 1500',
       'over IPv6: 1430 passes, 1431 too big for the tunnel (1500 − 70); underlay passes 1500',
     ])
+  })
+
+  test('past a tunnel that a direct route leads round, IPv6 has no sizes of its own', async () => {
+    const peers = withIpv6().view.peers.map((one) => {
+      return { ...one, ways: [{ subnet: one.ipv6Subnet!, way: 'direct' as const, why: '' }] }
+    })
+    const rungs = await ladder(
+      { answers: ALL, limits: WHOLE },
+      DUAL,
+      IPV4.host,
+      withIpv6({}, { peers: peers as never }),
+    )
+    expect(rungOf(rungs, 'vtep-ipv6').verdict).toBe('good')
+    expect(rungOf(rungs, 'sizes').text).toMatch(/^1450 passes/)
+    expect(rungs.map(({ name }) => name)).not.toContain('sizes-ipv6')
   })
 
   const told = 'let ICMPv6 "packet too big" of the routers reach the nodes'
@@ -114,14 +128,12 @@ describe('ping', () => {
 
 describe('there is no second way', () => {
   const [withHalf] = withIpv6().view.peers
-  const ways = (way: 'direct' | 'none') => [{ subnet: 'fd00:10:244:2::/64', way, why: '' }]
 
   test.each([
     ['where this node has no tunnel of its own for IPv6', withHalf!, { ...DUAL, ipv6Tunnel: null }],
     ['where this node has no IPv6', withHalf!, { ...DUAL, ipv6: false }],
     ['to a peer without an IPv6 half', peer(2), DUAL],
     ['to a peer without an IPv6 address of its host', { ...withHalf!, publicIpv6: null }, DUAL],
-    ['where packets go past the tunnel', { ...withHalf!, ways: ways('direct') }, DUAL],
   ])('%s', (_, one, place) => {
     expect(ipv6WayTo(withHalf!, DUAL)).toMatchObject({ vtep: IPV6.vtep, publicIp: IPV6.host })
     expect(ipv6WayTo(one, place)).toBeNull()

@@ -1,5 +1,6 @@
 // The quick look for a hole in the MTU: who is asked, what for, how long, and what is said of it.
 import { describe, expect, test } from 'vitest'
+import { examine } from '../../../src/doctor/checks/all.ts'
 import { lookAtLargePackets, PEERS_ASKED } from '../../../src/doctor/large-packets.ts'
 import type { PeerView } from '../../../src/doctor/node-view.ts'
 import type { LadderPlace } from '../../../src/doctor/rung.ts'
@@ -116,4 +117,12 @@ const ROWS: readonly Row[] = [
 
 describe('what doctor says', () => {
   test.each(ROWS)('%s: %s', (id, _what, facts, severity, message) => expectFinding(id, facts, severity, message))
+
+  test('a hole over IPv6 is measured by the same commands, and not mended by cutting', () => {
+    const wide = { ...hole, publicIp: '2001:db8::2', subnet: 'fd00:10:244:2::/64', bytes: 1430 }
+    const [finding] = examine(withIpv6({ largePackets: looked(wide) })).filter(({ check }) => check === 'large-packets')
+    expect(finding?.message).toMatch(/^large packets to 2001:db8::2 .* those of 1430 bytes are not/)
+    expect(finding?.remedy).toMatch(/let ICMPv6 "packet too big" .*; flannelette ping 2001:db8::2 measures it/)
+    expect(finding?.remedy).not.toMatch(/outer-df/)
+  })
 })

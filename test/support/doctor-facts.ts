@@ -81,6 +81,12 @@ export function withIpv6(more: Partial<Facts> = {}, status: Partial<DaemonStatus
   return withStatus({ node, lease: { ...LEASE, ...half(1) }, peers, ...status }, facts)
 }
 
+/** What that adds to a place. */
+export const IPV6_PLACE = {
+  ipv6: true,
+  ipv6Tunnel: { device: 'flannel-v6.1', mtuBytes: 1430, overheadBytes: 70 },
+} as const
+
 /** The same with nothing but IPv6. */
 export function withIpv6Alone(more: Partial<Facts> = {}): Facts {
   const network = 'fd00:10:244::/48'
@@ -246,6 +252,7 @@ export function healthy(more: Partial<Facts> = {}): Facts {
     udpPorts: { seen: true, value: [{ port: 8472, address: '192.0.2.1', holders: [{ pid: PID, program: 'node' }] }] },
     firewall: { seen: true, value: [{ name: 'iptables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
     ipv6Firewall: { seen: true, value: [{ name: 'ip6tables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
+    natRules: { seen: true, value: ['-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE'] },
     largePackets: { seen: true, value: [look(2), look(3)] },
     managed: { seen: true, value: [] },
     subnetFilePath: '/run/flannel/subnet.env',

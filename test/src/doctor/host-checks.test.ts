@@ -232,6 +232,13 @@ const HOST: readonly Row[] = [
     'warning',
     /is not reached past the tunnel: a route that is not ours/,
   ],
+  [
+    'peer-routes',
+    "a part is somebody else's",
+    withWay('tunnel', 'a route that is not ours takes a part of it: 10.244.2.128/25 dev br-1'),
+    'warning',
+    /10\.244\.2\.0\/24 \(192\.0\.2\.2\): a route that is not ours takes a part of it/,
+  ],
   ['network-route', 'over the underlay', withNode({ network: '192.0.0.0/16' }), 'error', /own address/],
   [
     'rp-filter',

@@ -84,25 +84,8 @@ export class HostGateway implements Dataplane {
     return done
   }
 
-  features(): readonly [] {
-    return []
-  }
-
   counters(): Readonly<Record<string, number>> {
     return this.#routes === null ? {} : { 'routes.restored': this.#routes.restored }
-  }
-
-  /** The kernel counts no routes' packets. */
-  traffic(): null {
-    return null
-  }
-
-  workerRestarts(): readonly [] {
-    return []
-  }
-
-  offenders(): readonly [] {
-    return []
   }
 
   impairment(): string | null {

@@ -80,11 +80,11 @@ export class TendedDevice {
     const opened = await openDevice(local.deviceName, this.#wishes, this.#log)
     try {
       await dress(local)
+      await keepOverlayDevice(opened[0]!.fd, true)
     } catch (error) {
       await closeAll(opened)
       throw error
     }
-    await keepOverlayDevice(opened[0]!.fd, true)
     this.#queues = opened
     this.#broken = null // from here on a worker may find the new one gone as well
     onReplaced(opened.map(({ fd }) => fd))

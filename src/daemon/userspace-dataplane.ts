@@ -15,7 +15,7 @@ import { requireNetworkAdmin } from '../host/capability.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
-import { carriedHalves } from '../host/peer-route-plan.ts'
+import { peersWith } from '../host/peer-route-plan.ts'
 import { routeTable } from '../host/route-table.ts'
 import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
@@ -226,9 +226,7 @@ export class UserspaceDataplane implements Dataplane {
 
   pendingPeers(): number {
     if (this.impairment() !== null) return this.#peers.length
-    const [pending, local] = [this.pendingSubnets(), this.#local]
-    if (pending.size === 0 || local === null) return 0
-    return this.#peers.filter((peer) => carriedHalves(peer, local).some((subnet) => pending.has(subnet))).length
+    return this.#local === null ? 0 : peersWith(this.pendingSubnets(), this.#peers, this.#local).length
   }
 
   /** The engine takes all peers at once; none is reached without the device, nor where others' routes lead away. */

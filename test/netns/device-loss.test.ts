@@ -76,6 +76,17 @@ test('a route of somebody else’s to a part of a peer’s subnet is left alone 
   await eventually(() => expect(ways()).toEqual([null]))
 })
 
+test('one to the whole subnet makes the peer pending until it is gone', async () => {
+  const said = () => {
+    const { pendingPeers, state, peers } = lab().host('host1').status!
+    return [pendingPeers, state, peers.map(({ ways }) => ways?.[0]?.way ?? null)]
+  }
+  onHost1('route', 'add', '10.244.2.0/24', 'dev', 'eth0', 'proto', 'static')
+  await eventually(() => expect(said()).toEqual([1, 'degraded', ['none']]))
+  onHost1('route', 'delete', '10.244.2.0/24', 'proto', 'static')
+  await eventually(() => expect(said()).toEqual([0, 'ready', [null]]))
+})
+
 test('an underlay address that is gone makes the node degraded, with one warning, until it is back', async () => {
   const told = () => logOf(lab(), 'host1').flatMap(({ event }) => (event.startsWith('underlay-') ? [event] : []))
   const address = /inet (\S+)/.exec(onHost1('-4', 'address', 'show', 'dev', 'eth0'))![1]!

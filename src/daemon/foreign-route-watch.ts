@@ -61,10 +61,10 @@ export class ForeignRouteWatch {
 
   /** Never rejects: what could not be read is told, and stays for the next look. Not to be called before it has ended. */
   async look(local: LocalVtep, peers: readonly Lease[]): Promise<void> {
-    const lists = (this.#options.lists ?? readLists)(local)
-    const { ipv4, ipv6 } = this.#lists ?? {}
-    if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return
     try {
+      const lists = (this.#options.lists ?? readLists)(local)
+      const { ipv4, ipv6 } = this.#lists ?? {}
+      if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return
       this.#settle(peers, local, await this.#find(lists, local, peers))
       this.#lists = lists
     } catch (error) {

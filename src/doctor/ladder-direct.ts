@@ -33,7 +33,7 @@ export async function routeRung(
   const lost = peer.ways?.find(({ way }) => way === 'none')
   if (lost !== undefined) {
     const { subnet, why } = lost
-    return rung('bad', `no route to ${subnet}: ${why}`, routeAdvice(why, peer))
+    return rung('bad', `no route to ${subnet}: ${why}`, routeAdvice(why, { subnet, publicIp: peer.publicIp }))
   }
   const way = wayOf(peer)
   const device = await tools.deviceTo(address)
@@ -47,7 +47,7 @@ export async function routeRung(
 }
 
 /** What to do about a route that is not there, by the reason. */
-export function routeAdvice(why: string, { publicIp }: Pick<PeerView, 'publicIp'>): string {
+export function routeAdvice(why: string, { publicIp }: Pick<PeerView, 'subnet' | 'publicIp'>): string {
   const foreign = foreignRouteIn(why)
   if (foreign !== null) return `does anything need it? else: ip route delete ${foreign}, and ours takes its place`
   return `is ${publicIp} on the same link? ip route get ${publicIp}; nodes behind routers need a tunnel: Backend.Type "vxlan", with DirectRouting for neighbours`

@@ -132,3 +132,16 @@ test('what cannot be read is told, and looked at again', async () => {
   await look()
   expect(watch.ways()?.size).toBe(3)
 })
+
+test('a process without files left to open goes on with what it knew', async () => {
+  const [table, log] = [new FakeRouteTable(), new RecordingLog()]
+  table.routes = [OURS, PART]
+  let left = 1
+  const lists = () => {
+    if (left-- <= 0) throw new Error('EMFILE: too many open files')
+    return listed(table.routes)
+  }
+  const watch = new ForeignRouteWatch({ table, log, lists })
+  for (let second = 0; second < 2; second++) await watch.look(LOCAL, PEERS)
+  expect([watch.ways()?.size, log.of('routes-unreadable').length]).toEqual([3, 1])
+})

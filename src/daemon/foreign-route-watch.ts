@@ -6,12 +6,12 @@ import { readFileSync } from 'node:fs'
 import { containsPrefix, type Prefix } from '../../dataplane/index.ts'
 import type { LocalVtep, PeerWay } from '../host/dataplane.ts'
 import {
-  type ForeignRoute,
-  foreignRoutes,
   type PeerSubnet,
   type PlacedRoute,
   partTaken,
   partTakers,
+  placedRoutes,
+  type ShownRoute,
   tellOfForeign,
   tunnelWays,
   wholeTaken,
@@ -79,16 +79,14 @@ export class ForeignRouteWatch {
     peers: readonly Lease[],
   ): Promise<ReadonlyMap<string, PeerWay>> {
     const networks = networksOf(local)
-    const listed = [...listedRoutes(ipv4), ...listedIpv6Routes(ipv6)]
-    const suspects = moreSpecific(
-      listed.filter(({ device }) => device !== local.deviceName),
-      networks,
-      local,
-    )
+    const listed = [...listedRoutes(ipv4), ...listedIpv6Routes(ipv6)].map((route) => {
+      return { ...route, isForeign: route.device !== local.deviceName }
+    })
+    const suspects = moreSpecific(listed, networks, local)
     if (suspects.length === 0) return new Map()
     const subnets = peers.flatMap((peer) => subnetsOf(peer, local))
     if (partTakers(subnets, suspects).size + wholeTakers(subnets, suspects).size === 0) return new Map()
-    const routes = foreignRoutes(await this.#options.table.read(networks), local.deviceName)
+    const routes = placedRoutes(await this.#options.table.read(networks), local.deviceName)
     return troubleOf(subnets, moreSpecific(routes, networks, local))
   }
 
@@ -126,7 +124,7 @@ function subnetsOf(peer: Lease, local: LocalVtep): PeerSubnet[] {
   return carriedHalves(peer, local).map((subnet) => ({ subnet, peerAddress: gateways.get(subnet) ?? null }))
 }
 
-function troubleOf(subnets: readonly PeerSubnet[], routes: readonly ForeignRoute[]): ReadonlyMap<string, PeerWay> {
+function troubleOf(subnets: readonly PeerSubnet[], routes: readonly ShownRoute[]): ReadonlyMap<string, PeerWay> {
   const parts = [...partTakers(subnets, routes)].map(([subnet, route]) => {
     return [subnet, { way: 'tunnel', why: partTaken(route) }] as const
   })

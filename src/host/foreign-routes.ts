@@ -1,7 +1,7 @@
 // Routes of others that are more specific than ours, and the peers' subnets that they take packets of: the kernel takes
 // the longest prefix and asks nobody whose it is (fib_table_lookup in net/ipv4/fib_trie.c). Such a route is left alone
 // and told of.
-import { containsPrefix, formatPrefix, type Prefix, prefixAround } from '../../dataplane/index.ts'
+import { formatPrefix, type Prefix, prefixAround } from '../../dataplane/index.ts'
 import type { Log } from '../log.ts'
 import type { PeerWay } from './dataplane.ts'
 import type { RouteInfo } from './ip.ts'
@@ -9,12 +9,17 @@ import { parseDestination } from './network-overlap.ts'
 import { describeRoute, foreignInTheWay, foreignTakesPart, isForeignRoute } from './route-place.ts'
 import { isOurRoute } from './route-protocol.ts'
 
-/** Any route, as far as it matters here. */
+/** A route, as far as it matters here. */
 export interface PlacedRoute {
   readonly prefix: Prefix
   /** Text form; absent where it leads to a link itself. */
   readonly gateway?: string | undefined
+  /** Without our tag, and not into our device. */
+  readonly isForeign: boolean
 }
+
+/** A route as `ip` shows it. */
+export type ShownRoute = PlacedRoute & { readonly info: RouteInfo }
 
 /** A subnet of a peer, and where a route leads that does it no harm: to the peer itself. */
 export interface PeerSubnet {
@@ -24,29 +29,29 @@ export interface PeerSubnet {
   readonly peerAddress: string | null
 }
 
-/** A route of somebody else's, by `ip`. */
-export type ForeignRoute = PlacedRoute & { readonly info: RouteInfo }
-
-/** Of these routes those of others: without our tag, and not into `device` (`null` for none). */
-export function foreignRoutes(routes: readonly RouteInfo[], device: string | null): ForeignRoute[] {
+/** `device`: ours, `null` for none. */
+export function placedRoutes(routes: readonly RouteInfo[], device: string | null): ShownRoute[] {
   return routes.flatMap((info) => {
-    if (isOurRoute(info.protocol) || (device !== null && info.dev === device)) return []
+    const isForeign = !isOurRoute(info.protocol) && (device === null || info.dev !== device)
     const prefix = parseDestination(info.dst)
-    return prefix === null ? [] : [{ prefix, gateway: info.gateway, info }]
+    return prefix === null ? [] : [{ prefix, gateway: info.gateway, isForeign, info }]
   })
 }
 
-/** By subnet: a route that is more specific than the subnet, and takes a part of it. */
+/** By subnet: somebody else's route that is more specific than the subnet, and takes a part of it. */
 export function partTakers<Route extends PlacedRoute>(
   subnets: readonly PeerSubnet[],
   routes: readonly Route[],
 ): Map<string, Route> {
   const takers = new Map<string, Route>()
-  if (routes.length === 0) return takers
   const known = new Map(subnets.map((one) => [one.subnet, one]))
   // Few: most networks give subnets of one length.
   const lengths = new Set(subnets.map(({ subnet }) => Number(subnet.slice(subnet.indexOf('/') + 1))))
-  for (const route of routes) {
+  const shortest = Math.min(...lengths)
+  // Nearly none: routes to peers, and most of those of the world, are no more specific than that.
+  const specific = routes.filter(({ prefix }) => prefix.length > shortest)
+  for (const route of byPrefix(specific).values()) {
+    if (!route.isForeign) continue
     const { address, length } = route.prefix
     for (const shorter of lengths) {
       if (shorter >= length) continue
@@ -57,19 +62,36 @@ export function partTakers<Route extends PlacedRoute>(
   return takers
 }
 
-/** By subnet: a route that takes all of it, where none of ours leads to the subnet alone. */
+/**
+ * By subnet: somebody else's route that takes all of it. `routes` are those that are more specific than what leads to
+ * all subnets, ours among them: the most specific one that holds the subnet decides.
+ */
 export function wholeTakers<Route extends PlacedRoute>(
   subnets: readonly PeerSubnet[],
   routes: readonly Route[],
 ): Map<string, Route> {
   const takers = new Map<string, Route>()
-  for (const one of routes.length === 0 ? [] : subnets) {
-    const prefix = parseDestination(one.subnet)
-    if (prefix === null) continue
-    const taker = routes.find((route) => containsPrefix(route.prefix, prefix) && !leadsTo(one, route))
-    if (taker !== undefined) takers.set(one.subnet, taker)
+  const placed = byPrefix(routes)
+  const lengths = [...new Set(routes.map(({ prefix }) => prefix.length))].sort((a, b) => b - a)
+  for (const one of placed.size === 0 ? [] : subnets) {
+    const subnet = parseDestination(one.subnet)
+    if (subnet === null) continue
+    const around = lengths.filter((length) => length <= subnet.length)
+    const places = around.map((length) => placed.get(formatPrefix(prefixAround(subnet.address, length))))
+    const best = places.find((route) => route !== undefined)
+    if (best?.isForeign === true && !leadsTo(one, best)) takers.set(one.subnet, best)
   }
   return takers
+}
+
+/** Of several to one destination the kernel lists that first which it takes, the one with the lowest metric. */
+function byPrefix<Route extends PlacedRoute>(routes: readonly Route[]): ReadonlyMap<string, Route> {
+  const first = new Map<string, Route>()
+  for (const route of routes) {
+    const place = formatPrefix(route.prefix)
+    if (!first.has(place)) first.set(place, route)
+  }
+  return first
 }
 
 function leadsTo({ peerAddress }: PeerSubnet, { gateway }: PlacedRoute): boolean {
@@ -77,12 +99,12 @@ function leadsTo({ peerAddress }: PeerSubnet, { gateway }: PlacedRoute): boolean
 }
 
 /** Why packets to a part of a subnet do not get there. */
-export function partTaken({ info }: ForeignRoute): string {
+export function partTaken({ info }: ShownRoute): string {
   return foreignTakesPart(describeRoute(info))
 }
 
 /** Why no packet to a subnet gets there. */
-export function wholeTaken({ info }: ForeignRoute): string {
+export function wholeTaken({ info }: ShownRoute): string {
   return foreignInTheWay(describeRoute(info))
 }
 

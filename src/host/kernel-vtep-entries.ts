@@ -4,7 +4,7 @@
 // meanwhile. kernel-vtep-plan.ts says what is to be done, kernel-vtep.ts when.
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log.ts'
-import { type ForeignRoute, foreignRoutes, partTaken, partTakers, tellOfForeign } from './foreign-routes.ts'
+import { partTaken, partTakers, placedRoutes, type ShownRoute, tellOfForeign } from './foreign-routes.ts'
 import type { IpTool } from './ip.ts'
 import type { KernelTables } from './kernel-tables.ts'
 import {
@@ -104,7 +104,7 @@ export class VtepEntries {
     await program(tables, 'bridge', plan.fdb, failed)
     await this.#programAnew(await program(tables, 'ip', plan.routes, failed), failed)
     this.#tellOfRepairs(wanted, plan)
-    this.#tellOfTaken(wanted, foreignRoutes(present.routes, device))
+    this.#tellOfTaken(wanted, placedRoutes(present.routes, device))
     this.#settledRows = wanted
     this.#settle(wanted, new Map([...plan.blocked, ...failed]), cause)
   }
@@ -130,11 +130,11 @@ export class VtepEntries {
     this.#options.log.warn('peers-restored', message, fields)
   }
 
-  #tellOfTaken(rows: readonly PeerRow[], foreign: readonly ForeignRoute[]): void {
+  #tellOfTaken(rows: readonly PeerRow[], routes: readonly ShownRoute[]): void {
     const subnets = rows.flatMap((row) => {
       return subnetRowsOf(row).map(({ subnet }) => ({ subnet, peerAddress: row.underlayAddress }))
     })
-    const taken = new Map([...partTakers(subnets, foreign)].map(([subnet, route]) => [subnet, partTaken(route)]))
+    const taken = new Map([...partTakers(subnets, routes)].map(([subnet, route]) => [subnet, partTaken(route)]))
     tellOfForeign(this.#options.log, this.#partTaken, taken)
     this.#partTaken = taken
   }

@@ -4,7 +4,7 @@
 // that somebody else's stands in the way of, holds up no other one.
 import type { Prefix } from '../../dataplane/index.ts'
 import type { Log } from '../log.ts'
-import { foreignRoutes, partTaken, partTakers, tellOfForeign } from './foreign-routes.ts'
+import { partTaken, partTakers, placedRoutes, tellOfForeign } from './foreign-routes.ts'
 import type { RouteInfo } from './ip.ts'
 import { type PeerRoute, planPeerRoutes, type RouteStep } from './peer-route-plan.ts'
 import { foreignInTheWay } from './route-place.ts'
@@ -103,7 +103,7 @@ export class PeerRoutes {
     await table.apply(wrong)
     const takers = partTakers(
       wanted.map(({ subnet, gateway }) => ({ subnet, peerAddress: gateway })),
-      foreignRoutes(present, this.#options.sparedDevice),
+      placedRoutes(present, this.#options.sparedDevice),
     )
     return new Map(
       wanted.map((route) => {

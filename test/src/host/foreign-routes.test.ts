@@ -1,10 +1,10 @@
 // Which peers' subnets lose packets to somebody else's more specific route.
 import { describe, expect, test } from 'vitest'
 import {
-  foreignRoutes,
   type PeerSubnet,
   partTaken,
   partTakers,
+  placedRoutes,
   tellOfForeign,
   tunnelWays,
   wholeTaken,
@@ -19,7 +19,7 @@ const SUBNETS: readonly PeerSubnet[] = [
   { subnet: 'fd00:2::/64', peerAddress: '2001:db8::2' },
 ]
 const route = (dst: string, more: Partial<RouteInfo> = {}): RouteInfo => ({ dst, dev: 'eth0', ...more })
-const found = (...routes: RouteInfo[]) => foreignRoutes(routes, 'flannel.1')
+const found = (...routes: RouteInfo[]) => placedRoutes(routes, 'flannel.1')
 const parts = (...routes: RouteInfo[]) => [...partTakers(SUBNETS, found(...routes)).keys()]
 const wholes = (...routes: RouteInfo[]) => [...wholeTakers(SUBNETS, found(...routes)).keys()]
 
@@ -30,7 +30,7 @@ describe('somebody else’s are not', () => {
     ['those into our device', route('10.244.2.0/25', { dev: 'flannel.1' })],
     ['the default route', route('default')],
   ])('%s', (_, one) => {
-    expect(found(one)).toEqual([])
+    expect(found(one).filter(({ isForeign }) => isForeign)).toEqual([])
   })
 })
 
@@ -58,6 +58,16 @@ describe('all is taken', () => {
     ['by none to a part', route('10.244.2.0/25'), []],
   ])('%s', (_, one, subnets) => {
     expect(wholes(one)).toEqual(subnets)
+  })
+
+  const OURS = route('10.244.2.0/24', { gateway: '192.0.2.2', protocol: '142' })
+
+  test('by none that one of ours is more specific than', () => {
+    expect(wholes(route('10.244.2.0/23'), OURS)).toEqual(['10.244.3.0/24'])
+  })
+
+  test('by none that stands behind ours, with a higher metric', () => {
+    expect(wholes(OURS, route('10.244.2.0/24', { metric: 50 }))).toEqual([])
   })
 })
 

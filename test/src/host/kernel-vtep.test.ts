@@ -1,5 +1,7 @@
 // The kernel's VTEP as the daemon sees it: generations, who waits, and by which ways peers are reached.
 import { describe, expect, test } from 'vitest'
+import { countEntries } from '../../../src/daemon/operations.ts'
+import { leaseStatus } from '../../../src/daemon/status-file.ts'
 import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import { KernelVtep } from '../../../src/host/kernel-vtep.ts'
 import { silentLog } from '../../../src/log.ts'
@@ -51,6 +53,17 @@ describe('the kernel VTEP', () => {
     await clock.advance(100)
     expect(routes()).toContain('ip route add 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142')
     expect([vtep.pendingPeers(), vtep.ways()]).toEqual([0, null])
+  })
+
+  test('has one of the metrics for peers that are forwarded to, and another for those that wait', async () => {
+    const { tables, vtep, clock } = await started()
+    const entries = () => countEntries([HOST2, HOST3].map(leaseStatus), vtep.pendingSubnets())
+    tables.refuses = (command) => command.includes('10.244.2.0')
+    await vtep.replacePeers([HOST2, HOST3], 'test')
+    expect(entries()).toEqual({ inForce: 1, pending: 1 })
+    tables.refuses = () => false
+    await clock.advance(100)
+    expect(entries()).toEqual({ inForce: 2, pending: 0 })
   })
 
   test('says whose route takes a part of a subnet, with nobody waiting', async () => {

@@ -15,6 +15,7 @@ import { statusCommand } from './cli/status.ts'
 import { goWords } from './config/flag-values.ts'
 import { runDaemon } from './daemon/daemon.ts'
 import { EXIT, FlanneletteError } from './errors.ts'
+import { withoutControls } from './foreign-words.ts'
 import { readerOf } from './log.ts'
 import { packageVersion } from './package-version.ts'
 
@@ -123,7 +124,7 @@ function mistake(text: string, command: Command): string {
 
 /** Commander puts its suggestion on a line of its own. */
 function oneLine(text: string): string {
-  return `${text.trim().replace(/\s*\n\s*/g, ' ')}\n`
+  return `${withoutControls(text.trim().replace(/\s*\n\s*/g, ' '))}\n`
 }
 
 function withSubcommands(command: Command): Command[] {

@@ -14,6 +14,7 @@ import {
   type Prefix,
   parseIpv6,
 } from '../../dataplane/index.ts'
+import { foreignWords } from '../foreign-words.ts'
 import type { VtepOutline } from '../host/dataplane.ts'
 import { sortedLeases } from '../lease/diff.ts'
 import { identityInWords, identityOf, ipv6HalfOf, type Lease, nameOf, sameSubnet } from '../lease/lease.ts'
@@ -172,7 +173,7 @@ function whyNot(lease: Lease, own: Lease, { network }: PodNetworks): Verdict | n
   const { attributes } = lease
   if (attributes.backendType !== own.attributes.backendType) {
     // udp and alloc leave the type out of their leases.
-    const detail = `incompatible: ${attributes.backendType || 'udp or alloc'}`
+    const detail = `incompatible: ${foreignWords(attributes.backendType, 40) || 'udp or alloc'}`
     return { reason: 'incompatible-backend', detail }
   }
   if (identityOf(attributes) === identityOf(own.attributes)) {

@@ -5,7 +5,7 @@ import type { Dataplane } from '../host/dataplane.ts'
 import { describeConflict, diffLeases, findConflicts, type LeaseConflict, type LeaseDiff } from '../lease/diff.ts'
 import { type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
-import { type LeftOutPeer, type PodNetworks, selectPeers } from './forwarding-entries.ts'
+import { type LeftOutPeer, type PodNetworks, selectPeers, withinNetworks } from './forwarding-entries.ts'
 
 const RETRY_MS = 5000
 /** Subnets named in a cause before the rest is only counted. */
@@ -61,7 +61,7 @@ export class PeerUpdates {
   /** Takes the whole set of leases, own one included. Resolves when the dataplane forwards by it (or a later one). */
   offer(leases: readonly Lease[], own: Lease, networks: PodNetworks, why: string): Promise<void> {
     const selection = selectPeers(leases, own, networks)
-    this.#report(selection.leftOut, findConflicts(leases))
+    this.#report(selection.leftOut, findConflicts(withinNetworks(leases, networks)))
     this.#retry?.cancel() // of an older set
     this.#wanted = { peers: selection.peers, why }
     this.#running ??= this.#run()

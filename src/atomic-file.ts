@@ -1,6 +1,17 @@
 // Files that others read while we write them: a reader sees the old content or the new one, never half of it.
 import { randomBytes } from 'node:crypto'
-import { closeSync, fchmodSync, fsyncSync, openSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  fchmodSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { makeDirectory } from './make-directory.ts'
@@ -38,7 +49,19 @@ export function writeFileAtomically(path: string, content: string, options: Atom
   }
 }
 
-/** The same while the caller does other work: for megabytes, whose way to the disk may be longer than anything else. */
+/**
+ * Whether a regular file holds this text already: then nothing needs to be written, which a full disk or one that is
+ * mounted read-only would refuse.
+ */
+export function holdsAlready(path: string, content: string): boolean {
+  try {
+    return statSync(path).isFile() && readFileSync(path, 'utf8') === content
+  } catch {
+    return false
+  }
+}
+
+/** As writeFileAtomically, while the caller does other work: for megabytes, whose way to the disk may be longer than anything else. */
 export async function writeFileInBackground(path: string, content: string, options: AtomicWriteOptions): Promise<void> {
   const { directory, temporary } = beside(path)
   try {

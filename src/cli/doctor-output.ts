@@ -1,7 +1,7 @@
 // How doctor's report reads: as text, quiet when all is well, or as JSON with a version.
 import type { BundledFile } from '../doctor/bundle.ts'
 import { type Finding, GROUPS, type Severity } from '../doctor/finding.ts'
-import type { PeerRow } from '../doctor/peer-matrix.ts'
+import type { PeerRow, TunnelRow } from '../doctor/peer-matrix.ts'
 import { mark, markColumn, paint, shown, type Terminal, table } from './table.ts'
 
 export interface DoctorReport {
@@ -58,14 +58,17 @@ const SIGNS = { ok: 'good', error: 'bad', warning: '!', note: 'i', unseen: '?' }
 function matrixText(peers: readonly PeerRow[], terminal: Terminal): string {
   if (peers.length === 0) return 'no peers to ask: no daemon has named any\n'
   const time = (ms: number | null) => (ms === null ? mark(false, terminal) : `${ms.toFixed(2)} ms`)
-  const withIpv6 = peers.some(({ ipv6Ms }) => ipv6Ms !== undefined)
-  const ipv6Cell = (ms: number | null | undefined) => (ms === undefined ? '-' : time(ms))
+  // A tunnel of its own has a row of its own, where the same is asked by IPv6.
+  const ipv6Of = ({ ipv6Ms, ipv6Tunnel }: PeerRow) => (ipv6Tunnel === undefined ? ipv6Ms : undefined)
+  const withIpv6 = peers.some((peer) => ipv6Of(peer) !== undefined)
+  const cells = ({ publicIp, subnet, underlayMs, vtepMs, whole, fragmented }: TunnelRow, ipv6Ms?: number | null) => [
+    ...[publicIp, subnet, time(underlayMs), time(vtepMs)],
+    ...(withIpv6 ? [ipv6Ms === undefined ? '-' : time(ipv6Ms)] : []),
+    ...[mark(whole, terminal), mark(fragmented, terminal)],
+  ]
   return table(
     ['PEER', 'SUBNET', 'UNDERLAY', 'TUNNEL', ...(withIpv6 ? ['IPV6'] : []), 'FULL SIZE', 'FRAGMENTS'],
-    peers.map(({ publicIp, subnet, underlayMs, vtepMs, ipv6Ms, whole, fragmented }) => [
-      ...[publicIp, subnet, time(underlayMs), time(vtepMs), ...(withIpv6 ? [ipv6Cell(ipv6Ms)] : [])],
-      ...[mark(whole, terminal), mark(fragmented, terminal)],
-    ]),
+    peers.flatMap((peer) => [cells(peer, ipv6Of(peer)), ...(peer.ipv6Tunnel ? [cells(peer.ipv6Tunnel)] : [])]),
   )
 }
 

@@ -119,6 +119,7 @@ const NAMES: Readonly<Record<Rung['name'], string>> = {
   'underlay-ipv6': 'underlay6',
   'vtep-ipv6': 'VTEP IPv6',
   sizes: 'sizes',
+  'sizes-ipv6': 'sizes6',
   'pod-side': 'pod side',
 }
 

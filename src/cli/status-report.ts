@@ -58,7 +58,7 @@ function warningsOf(status: DaemonStatus): string[] {
     ...failed.map(({ name, about }) => `${name}: ${about}`),
     ...(status.health?.notes ?? []),
     ...silent.map((peer) => `sending to ${peer.publicIp} (${peer.subnet}), but nothing comes back`),
-    ...status.peers.flatMap(wayTroubles),
+    ...status.peers.flatMap((peer) => wayTroubles(peer, status.dataplane)),
     ...status.leftOut.map((peer) => `no forwarding to ${peer.subnet} (${peer.publicIp}): ${peer.detail}`),
     ...status.conflicts,
     ...(offender === undefined
@@ -70,9 +70,13 @@ function warningsOf(status: DaemonStatus): string[] {
   ]
 }
 
-/** Subnets that nothing leads to, or that somebody else's route keeps from being reached directly. */
-function wayTroubles({ publicIp, ways }: DaemonStatus['peers'][number]): string[] {
+/**
+ * Subnets that nothing leads to, whose commands have not worked yet, or that somebody else's route keeps from being
+ * reached directly.
+ */
+function wayTroubles({ publicIp, ways }: DaemonStatus['peers'][number], by: DaemonStatus['dataplane']): string[] {
   return (ways ?? []).flatMap(({ subnet, way, why }) => {
+    if (way === 'none' && by === 'commands') return [`${subnet} (${publicIp}) is pending: ${why}`]
     if (way === 'none') return [`no route to ${subnet} (${publicIp}): ${why}`]
     return isForeignRoute(why) ? [`${subnet} (${publicIp}): ${why}`] : []
   })

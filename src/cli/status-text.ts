@@ -106,7 +106,7 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
     const cells = [
       publicIp,
       subnet,
-      ...(hasWays ? [wayOf(peer)] : []),
+      ...(hasWays ? [wayOf(peer, status.dataplane)] : []),
       stateOf(peer, terminal),
       ago(traffic?.lastSent),
       ago(traffic?.lastReceived),
@@ -121,8 +121,9 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
 }
 
 /** `direct`, or both ways where an IPv6 half takes another one. */
-function wayOf({ ways }: Peer): string {
-  const words = (ways ?? []).map(({ way }) => (way === 'none' ? 'no route' : way))
+function wayOf({ ways }: Peer, by: DaemonStatus['dataplane']): string {
+  const none = by === 'commands' ? 'pending' : 'no route'
+  const words = (ways ?? []).map(({ way }) => (way === 'none' ? none : way))
   return [...new Set(words)].join(', ') || '-'
 }
 

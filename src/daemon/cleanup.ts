@@ -19,6 +19,7 @@ import { publishedFiles } from './published-subnet.ts'
 import { readIdentities } from './running-daemons.ts'
 import { inUseBy, readSeats } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
+import { TOLD_PEERS_FILE } from './told-peers.ts'
 
 export interface CleanupOptions {
   readonly subnetFile: string
@@ -46,7 +47,7 @@ export interface CleanupPlan {
 
 /** Files of a state directory that mean nothing without a daemon. */
 const RUNTIME_FILES = ['status.json', 'api.sock', 'lock']
-const MEMORY_FILES = ['mac', 'mac-v6', 'lease.json', 'leases.json']
+const MEMORY_FILES = ['mac', 'mac-v6', 'lease.json', 'leases.json', TOLD_PEERS_FILE]
 
 /**
  * Finds what is ours. Changes nothing.

@@ -31,6 +31,7 @@ import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
 import { placeOf, Seat } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
+import { ToldPeers } from './told-peers.ts'
 import { UserspaceDataplane, type UserspaceOptions } from './userspace-dataplane.ts'
 import { WakeUp } from './wake-up.ts'
 
@@ -62,7 +63,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const routes: RouteTools = { log, clock, table: routeTable(), doorbell: ringOnRoutes }
   const tunnel = () => new DirectRouting(createDataplane(options, log, onStandstill), routes)
   const tunnels = new FamilyDataplanes(tunnel)
-  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes))
+  const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes, options))
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const seat = new Seat(options, log)
@@ -219,10 +220,15 @@ function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandsti
 }
 
 /** What serves a backend that tunnels nothing; `null` for one that does. */
-function withoutTunnel({ plain }: VtepOutline, routes: RouteTools): Dataplane | null {
+function withoutTunnel(
+  { plain }: VtepOutline,
+  routes: RouteTools,
+  { stateDirectory }: Pick<RunOptions, 'stateDirectory'>,
+): Dataplane | null {
   const { log } = routes
   if (plain === undefined) return null
   if (plain.type === 'host-gw') return new HostGateway(routes)
   if (plain.type === 'alloc') return new IdleDataplane()
-  return new ExtensionDataplane({ commands: plain.commands, log, environment: withoutFlagVariables(process.env) })
+  const told = new ToldPeers(stateDirectory, log)
+  return new ExtensionDataplane({ commands: plain.commands, log, environment: withoutFlagVariables(process.env), told })
 }

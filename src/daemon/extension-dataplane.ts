@@ -1,6 +1,6 @@
 // The `extension` backend: commands of the operator's do what a dataplane does. One before the lease, whose output other
 // nodes get with it; one once the lease is there; and for each peer one when it comes and one when it goes
-// (peer-commands.ts says when). Values reach a command by its environment and its standard input alone; all of them are
+// (peer-commands.ts says when, told-peers.ts remembers whom). Values reach a command by its environment and its standard input alone; all of them are
 // formatted here, from numbers.
 import { formatIpv4, formatIpv6, formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
@@ -8,13 +8,14 @@ import { systemClock } from '../clock.ts'
 import { COMMAND_KEYS, type ExtensionCommands } from '../config/extension-commands.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type CommandEnd, runConfigured } from '../host/configured-command.ts'
-import type { LocalVtep } from '../host/dataplane.ts'
+import type { LocalVtep, PeerWay } from '../host/dataplane.ts'
 import { sameAttributes } from '../lease/diff.ts'
-import { ipv6HalfOf, type Lease, nameOf } from '../lease/lease.ts'
+import { halvesInWords, ipv6HalfOf, type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { maskSecrets } from '../secrets.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
-import { PeerCommands, type PeerEvent } from './peer-commands.ts'
+import { PeerCommands, type PeerEvent, type PendingPeer } from './peer-commands.ts'
+import type { ToldPeers } from './told-peers.ts'
 
 /** A command that takes longer is killed, milliseconds. */
 const COMMAND_LIMIT_MS = 30_000
@@ -30,6 +31,8 @@ export interface ExtensionOptions {
   readonly log: Log
   /** What commands find in their environment: nothing secret. */
   readonly environment: Readonly<Record<string, string | undefined>>
+  /** Peers that commands were told of, across runs; absent: nothing is remembered. */
+  readonly told?: Pick<ToldPeers, 'read' | 'add' | 'remove'>
   readonly clock?: Clock
   /** Stands in for the running of commands in tests. */
   readonly run?: Run
@@ -47,8 +50,8 @@ export class ExtensionDataplane extends IdleDataplane {
     this.#options = options
     this.#run = options.run ?? runConfigured
     const work = {
-      add: (peer: Lease) => this.#runFor('subnetAdd', peer),
-      remove: (peer: Lease) => this.#runFor('subnetRemove', peer),
+      add: (peer: Lease) => this.#add(peer),
+      remove: (peer: Lease) => this.#remove(peer),
       tell: (event: PeerEvent) => this.#tell(event),
     }
     this.#peers = new PeerCommands(work, options.clock ?? systemClock(), samePeer)
@@ -67,6 +70,7 @@ export class ExtensionDataplane extends IdleDataplane {
 
   /** @throws FlanneletteError `host-command` when the command fails */
   override async start(local: LocalVtep): Promise<void> {
+    this.#peers.recall(this.#options.told?.read() ?? new Map())
     if (this.#options.commands.postStartup === null) return
     await this.#mustRun('postStartup', {
       NETWORK: textOf(local.network),
@@ -82,11 +86,18 @@ export class ExtensionDataplane extends IdleDataplane {
   }
 
   override pendingPeers(): number {
-    return this.#peers.pending.length
+    return this.#peers.pending.size
   }
 
   override pendingSubnets(): ReadonlySet<string> {
-    return new Set(this.#peers.pending)
+    return new Set([...this.#peers.pending.values()].flatMap(({ peer }) => halvesInWords(peer)))
+  }
+
+  /** Of peers that are pending; where the others are reached is the commands' business. */
+  ways(): ReadonlyMap<string, PeerWay> | null {
+    const { pending } = this.#peers
+    if (pending.size === 0) return null
+    return new Map([...pending].map(([name, peer]) => [name, { way: 'none', why: whyPending(peer) }]))
   }
 
   override async stop(mode: 'keep' | 'remove'): Promise<void> {
@@ -108,6 +119,17 @@ export class ExtensionDataplane extends IdleDataplane {
     throw new FlanneletteError('host-command', `Backend.${COMMAND_KEYS[name]} failed (${failure})${said}`, {
       remedy: 'correct the command in the network config; it is run without a shell unless Backend.Shell is true',
     })
+  }
+
+  #add(peer: Lease): Promise<string | null> {
+    this.#options.told?.add(peer)
+    return this.#runFor('subnetAdd', peer)
+  }
+
+  async #remove(peer: Lease): Promise<string | null> {
+    const failure = await this.#runFor('subnetRemove', peer)
+    if (failure === null) this.#options.told?.remove(nameOf(peer))
+    return failure
   }
 
   async #runFor(name: 'subnetAdd' | 'subnetRemove', peer: Lease): Promise<string | null> {
@@ -142,14 +164,24 @@ export class ExtensionDataplane extends IdleDataplane {
 
   #tell({ peer, what, failure, failures, givenUp }: PeerEvent): void {
     const { log } = this.#options
-    const key = COMMAND_KEYS[what === 'add' ? 'subnetAdd' : 'subnetRemove']
+    const key = keyOf(what)
     if (failure === null) {
       log.info('peer-programmed', `${key} for ${peer} has worked after ${failures} failed attempts`)
       return
     }
+    if (givenUp) this.#options.told?.remove(peer)
     const next = givenUp ? 'given up' : 'it is tried again'
     log.warn('peer-pending', `${key} for ${peer} failed, ${next}: ${failure}`, { failures })
   }
+}
+
+function keyOf(what: PeerEvent['what']): string {
+  return COMMAND_KEYS[what === 'add' ? 'subnetAdd' : 'subnetRemove']
+}
+
+function whyPending({ what, failure, failures }: PendingPeer<Lease>): string {
+  if (failure === null) return `${keyOf(what)} has not ended yet`
+  return `${keyOf(what)} failed${failures === 1 ? '' : ` ${failures} times`}: ${failure}`
 }
 
 function textOf(prefix: Prefix | null): string {

@@ -11,6 +11,7 @@ export interface MetricFacts {
   readonly version: string
   readonly counters: Readonly<Record<string, number>>
   readonly forwardingEntries: number
+  readonly pendingEntries: number
   readonly generation: number
   /** `null` without a lease, infinite for a reservation. */
   readonly leaseExpiry: number | null
@@ -75,6 +76,9 @@ export class Metrics {
   #table(): void {
     this.#gauge('forwarding_entries', 'Prefixes that packets are forwarded by.', [], (facts) => [
       [facts.forwardingEntries],
+    ])
+    this.#gauge('pending_entries', 'Prefixes of peers that could not be programmed yet.', [], (facts) => [
+      [facts.pendingEntries],
     ])
     this.#gauge('forwarding_generation', 'Number of the forwarding table in force.', [], ({ generation }) => [
       [generation],

@@ -122,11 +122,13 @@ export class Operations {
     const status = this.#status()
     const { manager, peers } = agent
     const expiresAtMs = manager?.lease.expiresAtMs ?? Number.POSITIVE_INFINITY
+    const entries = countEntries(status.peers, dataplane.pendingSubnets())
     const seconds = (iso: string | null | undefined) => (iso == null ? 0 : Date.parse(iso) / 1000)
     return {
       version: packageVersion(),
       counters: status.counters,
-      forwardingEntries: entriesInForce(status.peers, dataplane.pendingSubnets()),
+      forwardingEntries: entries.inForce,
+      pendingEntries: entries.pending,
       generation: status.generation,
       leaseExpiry: manager === null ? null : expiresAtMs / 1000,
       conflicts: peers.conflicts.length,
@@ -147,10 +149,19 @@ export class Operations {
 
 type Subnets = Pick<DaemonStatus['peers'][number], 'subnet' | 'ipv6Subnet'>
 
-/** Prefixes of peers that packets are forwarded by: not those that are not programmed yet. */
-export function entriesInForce(peers: readonly Subnets[], pending: ReadonlySet<string>): number {
-  // A peer without IPv4 is known by its IPv6 subnet: that is one entry.
-  const inForce = ({ subnet, ipv6Subnet }: Subnets) => [...new Set([subnet, ipv6Subnet])].filter(isInForce).length
-  const isInForce = (subnet: string | null) => subnet !== null && !pending.has(subnet)
-  return peers.reduce((sum, peer) => sum + inForce(peer), 0)
+/** Prefixes of peers: how many packets are forwarded by, and how many are not programmed yet. */
+export function countEntries(
+  peers: readonly Subnets[],
+  pending: ReadonlySet<string>,
+): { readonly inForce: number; readonly pending: number } {
+  let [all, waiting] = [0, 0]
+  for (const { subnet, ipv6Subnet } of peers) {
+    // A peer without IPv4 is known by its IPv6 subnet: that is one entry.
+    for (const prefix of new Set([subnet, ipv6Subnet])) {
+      if (prefix === null) continue
+      all += 1
+      if (pending.has(prefix)) waiting += 1
+    }
+  }
+  return { inForce: all - waiting, pending: waiting }
 }

@@ -1,6 +1,7 @@
 // Which peers a command has been run for, and which are still to come. Each peer goes its own way: its commands run one
 // after the other, a failure is tried again with back-off, and no other peer waits for it. A peer that changed is removed
-// and added again; a change that comes while a command runs is looked at when that has ended.
+// and added again; a change that comes while a command runs is looked at when that has ended. Peers that a former run
+// has added are added again, as nobody knows what has become of that; those that are no longer wanted are removed.
 import type { Clock, Timer } from '../clock.ts'
 
 export interface PeerWork<Peer> {
@@ -9,6 +10,16 @@ export interface PeerWork<Peer> {
   remove(peer: Peer): Promise<string | null>
   /** Told of each failure, and of a success that came after some. */
   tell(event: PeerEvent): void
+}
+
+/** A peer whose add has not worked yet, and what its last command has come to. */
+export interface PendingPeer<Peer> {
+  readonly peer: Peer
+  readonly what: PeerEvent['what']
+  /** Of the last attempt, `null` when none has failed. */
+  readonly failure: string | null
+  /** In a row. */
+  readonly failures: number
 }
 
 export interface PeerEvent {
@@ -34,6 +45,9 @@ interface Way<Peer> {
   /** What an add was run for last, and no remove after it; with `isDone`: it worked. */
   present: Peer | null
   isDone: boolean
+  /** The last command. */
+  what: PeerEvent['what']
+  failure: string | null
   failures: number
   isRunning: boolean
   retry: Timer | null
@@ -54,6 +68,11 @@ export class PeerCommands<Peer> {
     this.#same = same
   }
 
+  /** Peers that an earlier run has added, by name; before the first {@link want}. */
+  recall(present: ReadonlyMap<string, Peer>): void {
+    for (const [name, peer] of present) this.#ways.set(name, { ...emptyWay<Peer>(), present: peer })
+  }
+
   /** The whole set of peers from now on, by name. Returns at once; the commands run meanwhile. */
   want(peers: ReadonlyMap<string, Peer>): void {
     for (const [name, peer] of peers) {
@@ -63,13 +82,17 @@ export class PeerCommands<Peer> {
       this.#turn(name, way, peer)
     }
     for (const [name, way] of this.#ways) {
-      if (!peers.has(name) && way.wanted !== null) this.#turn(name, way, null)
+      if (!peers.has(name) && (way.wanted !== null || isLeftOver(way))) this.#turn(name, way, null)
     }
   }
 
-  /** Names of peers whose add has not worked yet. */
-  get pending(): readonly string[] {
-    return [...this.#ways].flatMap(([name, { wanted, isDone }]) => (wanted !== null && !isDone ? [name] : []))
+  /** Peers whose add has not worked yet, by name. */
+  get pending(): ReadonlyMap<string, PendingPeer<Peer>> {
+    const pending = new Map<string, PendingPeer<Peer>>()
+    for (const [name, { wanted, isDone, what, failure, failures }] of this.#ways) {
+      if (wanted !== null && !isDone) pending.set(name, { peer: wanted, what, failure, failures })
+    }
+    return pending
   }
 
   /** Runs no further command. */
@@ -95,6 +118,7 @@ export class PeerCommands<Peer> {
   #turn(name: string, way: Way<Peer>, wanted: Peer | null): void {
     way.wanted = wanted
     way.failures = 0
+    way.failure = null
     way.isDone = wanted !== null && way.present !== null && way.isDone && this.#same(wanted, way.present)
     way.retry?.cancel()
     way.retry = null
@@ -116,6 +140,7 @@ export class PeerCommands<Peer> {
   async #step(name: string, way: Way<Peer>): Promise<boolean> {
     const { wanted, present } = way
     if (present !== null && (wanted === null || !this.#same(wanted, present))) {
+      way.what = 'remove'
       const failure = await this.#inTurn(() => this.#work.remove(present))
       const givenUp = failure !== null && way.failures + 1 >= MOST_REMOVALS
       this.#settle(name, way, { what: 'remove', failure, givenUp })
@@ -123,11 +148,13 @@ export class PeerCommands<Peer> {
         way.present = null
         way.isDone = false
         way.failures = 0
+        way.failure = null
       }
       return true
     }
     if (wanted === null || way.isDone) return false
     way.present = wanted
+    way.what = 'add'
     const failure = await this.#inTurn(() => this.#work.add(wanted))
     // What has been taken back meanwhile is no success of what is wanted now.
     const isCurrent = way.wanted !== null && this.#same(way.wanted, wanted)
@@ -139,6 +166,7 @@ export class PeerCommands<Peer> {
   #settle(name: string, way: Way<Peer>, { what, failure, givenUp }: Omit<PeerEvent, 'peer' | 'failures'>): void {
     const before = way.failures
     way.failures = failure === null ? 0 : before + 1
+    way.failure = failure
     if (failure === null && before === 0) return
     this.#work.tell({ peer: name, what, failure, failures: failure === null ? before : way.failures, givenUp })
     if (failure === null || givenUp || this.#closed) return
@@ -162,6 +190,20 @@ export class PeerCommands<Peer> {
   }
 }
 
+/** Of an earlier run, and not looked at yet. */
+function isLeftOver<Peer>({ wanted, present, isRunning, retry }: Way<Peer>): boolean {
+  return wanted === null && present !== null && !isRunning && retry === null
+}
+
 function emptyWay<Peer>(): Way<Peer> {
-  return { wanted: null, present: null, isDone: false, failures: 0, isRunning: false, retry: null }
+  return {
+    wanted: null,
+    present: null,
+    isDone: false,
+    what: 'add',
+    failure: null,
+    failures: 0,
+    isRunning: false,
+    retry: null,
+  }
 }

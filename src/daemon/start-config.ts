@@ -13,6 +13,12 @@ export const LONGEST_BACKOFF_MS = 30_000
 /** Between two calls to a server that does not answer, as flannel has it. */
 export const AWAY_RETRY_MS = 1000
 
+/**
+ * From the word of a store that there is a config to the look at it: whoever writes a file may still be at it, and one
+ * that comes and goes is no reason for haste.
+ */
+const SETTLE_MS = 500
+
 /** Hears whether the store answers, and what the start waits for if it does not go on; empty for nothing. */
 export type TellStore = (reachable: boolean, why: string) => void
 
@@ -30,7 +36,7 @@ interface ConfigSearch {
 }
 
 /**
- * Waits for a config that is not there yet, and for a server that does not answer. A node with a kept lease goes on by the
+ * Waits for a config that is not there yet, by looking ever less often and by the store's word, and for a server that does not answer. A node with a kept lease goes on by the
  * config that it kept, also while a server holds one that cannot be used; without, that one ends the start.
  */
 export async function readConfig({
@@ -54,9 +60,20 @@ export async function readConfig({
       const away = store.remote && isAway(error)
       if (signal.aborted || !(away || error.code === 'config-missing')) throw error
       sayWaiting(options.log, error)
-      await delay(clock, away ? AWAY_RETRY_MS : backoffMs, signal)
+      if (away) await delay(clock, AWAY_RETRY_MS, signal)
+      else await pauseForConfig(options, backoffMs, signal)
     }
   }
+}
+
+/** Ends after `longestMs`, or soon after the store has told that there is a config. */
+async function pauseForConfig({ store, clock }: AgentOptions, longestMs: number, signal: AbortSignal): Promise<void> {
+  const over = new AbortController()
+  const end = AbortSignal.any([signal, over.signal])
+  const longest = delay(clock, longestMs, end)
+  const told = store.awaitNetworkConfig(end).then(() => delay(clock, SETTLE_MS, end))
+  await Promise.race([longest, told])
+  over.abort()
 }
 
 /** @throws FlanneletteError `config-invalid` */

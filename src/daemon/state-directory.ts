@@ -27,7 +27,8 @@ export interface KeptLease {
   readonly config: string
 }
 
-interface WrittenLease {
+/** A lease as files of this directory hold it. */
+export interface WrittenLease {
   readonly Key: string
   readonly Content: string
 }
@@ -148,11 +149,12 @@ function textOf(lease: Lease): string {
   return text
 }
 
-function toWritten(lease: Lease): WrittenLease {
+export function toWritten(lease: Lease): WrittenLease {
   return { Key: formatSubnetKey(lease), Content: formatLeaseFile(lease) }
 }
 
-function fromWritten({ Key, Content }: WrittenLease): Lease {
+/** @throws Error for a key or content that is none */
+export function fromWritten({ Key, Content }: WrittenLease): Lease {
   const key = parseSubnetKey(Key)
   if (key === null) throw new Error(`"${Key}" is no lease key`)
   return parseLeaseFile(key, Content).lease

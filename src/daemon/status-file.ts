@@ -59,7 +59,10 @@ export interface PeerStatus extends LeaseStatus {
   /** Largest packet of pods that reaches it whole, in bytes, where the way is known to take less than the MTU; else `null`. */
   readonly pathMtu: number | null
   readonly traffic: TrafficStatus | null
-  /** Of each subnet how packets get there, and why; `null` where there is one way only. */
+  /**
+   * Of each subnet how packets get there, and why; `null` where there is one way only. Of an extension's peers those that
+   * are pending have one, `none`, by their first subnet.
+   */
   readonly ways: readonly ({ readonly subnet: string } & PeerWay)[] | null
 }
 

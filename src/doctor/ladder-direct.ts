@@ -8,15 +8,19 @@ import type { LadderOptions, LadderPlace, Rung } from './rung.ts'
 const WAIT_MS = 800
 const TRIES = 3
 
-/** How the IPv4 half of a peer is reached, as the daemon says; `null` where there is only the tunnel. */
-export function wayOf({ subnet, ways }: Pick<PeerView, 'subnet' | 'ways'>) {
+/** How a subnet of a peer is reached, as the daemon says; `null` where there is only the tunnel. */
+function wayTo(subnet: string, { ways }: Pick<PeerView, 'ways'>) {
   return ways?.find((one) => one.subnet === subnet) ?? null
+}
+
+/** Whether packets to a subnet of a peer take the tunnel, where there is one. */
+export function takesTunnel(subnet: string, peer: Pick<PeerView, 'ways'>): boolean {
+  return (wayTo(subnet, peer)?.way ?? 'tunnel') === 'tunnel'
 }
 
 /** Whether no tunnel is asked: the backend has none, goes past it, or is kept from leading there. */
 export function isDirect(peer: Pick<PeerView, 'subnet' | 'ways'>, place: LadderPlace): boolean {
-  const way = wayOf(peer)?.way ?? 'tunnel'
-  return place.overlayDevice === '' || way !== 'tunnel'
+  return place.overlayDevice === '' || !takesTunnel(peer.subnet, peer)
 }
 
 /** `address`: one in the peer's subnet, that its route leads to. */
@@ -34,7 +38,7 @@ export async function routeRung(
     const { subnet, why } = lost
     return rung('bad', `no route to ${subnet}: ${why}`, routeAdvice(why, { subnet, publicIp: peer.publicIp }))
   }
-  const way = wayOf(peer)
+  const way = wayTo(peer.subnet, peer)
   const device = await tools.deviceTo(address)
   if (device === underlayInterface) {
     const whose = way === null || way.why === '' ? '' : ` (${way.why})`
@@ -60,7 +64,8 @@ export async function linkSizesRung(
   const result = await measure(
     expected,
     async (packetBytes) => {
-      const options: EchoOptions = { count: TRIES, intervalMs: 50, waitMs: WAIT_MS, packetBytes, dontFragment: true }
+      const whole = { packetBytes, dontFragment: true, anyAnswer: true }
+      const options: EchoOptions = { count: TRIES, intervalMs: 50, waitMs: WAIT_MS, ...whole }
       const answer = await tools.echo(publicIp, signal === undefined ? options : { ...options, signal })
       return { passes: answer.received > 0, limitBytes: answer.tooBig?.limitBytes ?? null }
     },

@@ -1,4 +1,5 @@
 // The rung of sizes: the largest packet that the tunnel and the underlay pass whole, set against what they should.
+import { smallestOverlayBytes } from '../config/mtu.ts'
 import type { EchoOptions, EchoResult } from '../host/echo.ts'
 import { measure, type RulerResult, type SizeAnswer, SMALLEST_BYTES } from './mtu-ruler.ts'
 import type { LadderOptions, LadderPlace, Rung } from './rung.ts'
@@ -21,7 +22,8 @@ export async function sizesRung(
   { tools, signal }: Pick<LadderOptions, 'tools' | 'signal'>,
 ): Promise<Rung> {
   const ask = (address: string) => async (packetBytes: number) => {
-    const options: EchoOptions = { count: TRIES, intervalMs: 50, waitMs: WAIT_MS, packetBytes, dontFragment: true }
+    const whole = { packetBytes, dontFragment: true, anyAnswer: true }
+    const options: EchoOptions = { count: TRIES, intervalMs: 50, waitMs: WAIT_MS, ...whole }
     return toAnswer(await tools.echo(address, signal === undefined ? options : { ...options, signal }))
   }
   const { overlayMtuBytes: expected, underlayMtuBytes } = place
@@ -33,6 +35,12 @@ export async function sizesRung(
   return judgeSizes(place, tunnel, above, underlay)
 }
 
+/** The rung of one tunnel where there are two. */
+export function ofTwo(rung: Rung, { underlayFamily }: LadderPlace): Rung {
+  const name = underlayFamily === 'IPv6' ? 'sizes-ipv6' : 'sizes'
+  return { ...rung, name, text: `over ${underlayFamily}: ${rung.text}` }
+}
+
 export function toAnswer({ received, tooBig }: EchoResult): SizeAnswer {
   return { passes: received > 0, limitBytes: tooBig?.limitBytes ?? null }
 }
@@ -40,12 +48,30 @@ export function toAnswer({ received, tooBig }: EchoResult): SizeAnswer {
 /** What to do where larger packets just vanish. `largest`: of pods, in bytes, that pass. */
 export function holeAdvice(place: LadderPlace, largest: number): string {
   const passes = largest + place.overheadBytes
-  const guess = `the underlay seems to pass ${passes}: set Backend.MTU to ${passes} on all nodes, or find what drops larger UDP`
-  return guess + unlessTold(place)
+  const set = passes < leastUnderlayBytes(place) ? '' : `set Backend.MTU to ${passes} on all nodes, or `
+  return `the underlay seems to pass ${passes}: ${set}find what drops larger UDP${unlessTold(place)}`
 }
 
-/** With DF set it is not the small path alone that makes a hole, but that nobody hears of it. */
-export function unlessTold({ outerDf }: Pick<LadderPlace, 'outerDf'>): string {
+/** `limit`: what the path takes, in bytes. */
+function pathAdvice(place: LadderPlace, limit: number): string {
+  const { underlayMtuBytes: whole, overheadBytes } = place
+  const least = leastUnderlayBytes(place)
+  const takes = `the path takes ${limit} of ${whole} bytes`
+  if (limit < least) return `${takes}, and packets of pods need ${least} there: raise the MTU of the path`
+  return `${takes}: set Backend.MTU to ${limit} (overlay ${limit - overheadBytes}) on all nodes, or raise the MTU of the path`
+}
+
+/** The least that Backend.MTU can be: both tunnels go by it, and IPv6 of pods needs its 1280 bytes in either. */
+function leastUnderlayBytes({ ipv6, ipv6Tunnel, overheadBytes }: LadderPlace): number {
+  return smallestOverlayBytes(ipv6) + (ipv6Tunnel?.overheadBytes ?? overheadBytes)
+}
+
+/**
+ * With DF set it is not the small path alone that makes a hole, but that nobody hears of it; over IPv6 always, since no
+ * router cuts there.
+ */
+export function unlessTold({ outerDf, underlayFamily }: Pick<LadderPlace, 'outerDf' | 'underlayFamily'>): string {
+  if (underlayFamily === 'IPv6') return '; or let ICMPv6 "packet too big" of the routers reach the nodes'
   if (outerDf === 'clear') return ''
   return '; or let ICMP "fragmentation needed" of the routers reach the nodes; or run them with --outer-df clear'
 }
@@ -57,12 +83,10 @@ export function judgeSizes(
   above: SizeAnswer,
   underlay: RulerResult | null,
 ): Rung {
-  const { overlayMtuBytes: expected, underlayMtuBytes: whole, overheadBytes } = place
+  const { overlayMtuBytes: expected, underlayMtuBytes: whole, overheadBytes, underlayFamily } = place
   const largest = tunnel.largestBytes ?? 0
   const path = underlay?.largestBytes ?? null
   const holed = path !== null && path < whole
-  const advice = (limit: number) =>
-    `the path takes ${limit} of ${whole} bytes: set Backend.MTU to ${limit} (overlay ${limit - overheadBytes}) on all nodes, or raise the MTU of the path`
   const rung = (verdict: Rung['verdict'], text: string, next: string | null = null): Rung => {
     return { name: 'sizes', verdict, text, averageMs: null, next }
   }
@@ -75,9 +99,9 @@ export function judgeSizes(
     const text = `${largest === 0 ? 'nothing large' : largest} passes, ${hole}; expected ${expected} (${needed})`
     if (tooLarge) return rung('bad', text, `set Backend.MTU to ${whole} or leave it out, then restart the daemons`)
     if (place.outerDf === 'set' && largest > 0 && largest === tunnel.namedBytes) {
-      return rung('warning', `${text}; pods are told and adapt`, advice(largest + overheadBytes))
+      return rung('warning', `${text}; pods are told and adapt`, pathAdvice(place, largest + overheadBytes))
     }
-    if (holed) return rung('bad', text, advice(path) + unlessTold(place))
+    if (holed) return rung('bad', text, pathAdvice(place, path) + unlessTold(place))
     const guess =
       largest === 0
         ? `what drops large UDP between the nodes? tracepath -n -l ${whole} here and there`
@@ -90,6 +114,9 @@ export function judgeSizes(
     const next = `each packet of ${expected} is cut in two: set Backend.MTU to ${whole} or leave it out`
     return rung('warning', text, next)
   }
-  if (holed) return rung('warning', `${text} of ${whole}: large packets are cut on the way`, advice(path))
+  if (holed) {
+    const where = underlayFamily === 'IPv6' ? 'before they leave' : 'on the way'
+    return rung('warning', `${text} of ${whole}: large packets are cut ${where}`, pathAdvice(place, path))
+  }
   return rung('good', text)
 }

@@ -5,8 +5,9 @@ import { formatPrefix } from '../../dataplane/index.ts'
 import type { LeaseStatus } from '../daemon/status-file.ts'
 import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'
-import { isDirect, linkSizesRung, routeRung } from './ladder-direct.ts'
-import { sizesRung } from './ladder-sizes.ts'
+import { type Ipv6Way, ipv6WayTo } from './ipv6-way.ts'
+import { isDirect, linkSizesRung, routeRung, takesTunnel } from './ladder-direct.ts'
+import { ofTwo, sizesRung } from './ladder-sizes.ts'
 import type { NodeView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, LadderTools, Rung, RungName, Verdict } from './rung.ts'
 import { gatewayAddress, ipv6VtepAddress, type Target, vtepAddress } from './target.ts'
@@ -29,7 +30,7 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
     return rung
   }
   const skip = (names: readonly RungName[], why: string) => {
-    for (const name of names) add({ name, verdict: 'skipped', text: why, averageMs: null, next: null })
+    for (const name of names) add(skipped(name, why))
   }
   add(storeRung(target, view, options.tools.now()))
   const publicIp = target.kind === 'unknown' || target.kind === 'left-out' ? target.publicIp : target.lease.publicIp
@@ -61,10 +62,16 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
     skip(['sizes', 'pod-side'], 'nothing passes the tunnel')
     return rungs
   }
-  const ipv6 = options.place.ipv6 ? ipv6VtepAddress(target.lease) : null
-  if (ipv6 !== null) for (const rung of await askIpv6(ipv6, target.lease, options, options.place)) add(rung)
-  const sizes = { vtep: vtepAddress(target.subnet), publicIp, underlayAnswers: underlay.verdict !== 'unproven' }
-  add(await sizesRung(sizes, options.place, options))
+  const second = ipv6WayTo(target.lease, options.place)
+  const ipv6 = await askIpv6(second, target.lease, options, options.place)
+  for (const rung of ipv6) add(rung)
+  const first = { publicIp, vtep: vtepAddress(target.subnet), place: options.place, rungs: [underlay, vtep] }
+  const both = second !== null && takesTunnel(second.subnet, target.lease)
+  const ways: MeasuredWay[] = both ? [first, { ...second, rungs: ipv6 }] : [first]
+  for (const way of ways) {
+    const rung = await askSizes(way, options)
+    add(ways.length === 1 ? rung : ofTwo(rung, way.place))
+  }
   add(await podRung(gatewayAddress(target.subnet), target, options))
   return rungs
 }
@@ -174,27 +181,47 @@ async function askVtep(
 
 /** What to do when this host sends packets to an address past the tunnel; `null` when it does not. */
 async function strayRoute(address: string, tools: LadderTools, place: LadderPlace): Promise<string | null> {
-  const own = address.includes(':') ? place.ipv6Device : place.overlayDevice
+  const own = (address.includes(':') ? place.ipv6Tunnel?.device : null) ?? place.overlayDevice
   const device = await tools.deviceTo(address)
   if (device === own) return null
   const what = device === null ? `there is no route to ${address}` : `a route takes it to ${device}`
   return `${what}, not into ${own}: ip route get ${address}; flannelette doctor names the route`
 }
 
-/** IPv6 of the pods: by the way of IPv4, which has answered by now, or by a tunnel of its own over an underlay of its own. */
+/**
+ * IPv6 of the pods, where both nodes have it: by the way of IPv4, which has answered by now, or by a tunnel of its own over
+ * an underlay of its own: two rungs then.
+ */
 async function askIpv6(
-  address: string,
+  second: Ipv6Way | null,
   lease: LeaseStatus,
   options: LadderOptions,
   place: LadderPlace,
 ): Promise<Rung[]> {
-  const { publicIpv6 = null } = lease
-  if (publicIpv6 === null || place.ipv6Device === place.overlayDevice) {
-    return [await askIpv6Vtep(address, lease, null, options, place)]
+  if (second === null) {
+    const address = place.ipv6 ? ipv6VtepAddress(lease) : null
+    return address === null ? [] : [await askIpv6Vtep(address, lease, null, options, place)]
   }
-  const underlay = await askUnderlay(publicIpv6, options, 'underlay-ipv6')
-  const vtep = await askIpv6Vtep(address, lease, underlay, options, place)
-  return [withVtep(underlay, vtep, publicIpv6, place), vtep]
+  const underlay = await askUnderlay(second.publicIp, options, 'underlay-ipv6')
+  const vtep = await askIpv6Vtep(second.vtep, lease, underlay, options, place)
+  return [withVtep(underlay, vtep, second.publicIp, place), vtep]
+}
+
+/** A tunnel and the rungs below its sizes: underlay and VTEP. */
+interface MeasuredWay extends Pick<Ipv6Way, 'vtep' | 'publicIp' | 'place'> {
+  readonly rungs: readonly Rung[]
+}
+
+async function askSizes({ vtep, publicIp, place, rungs }: MeasuredWay, options: LadderOptions): Promise<Rung> {
+  if (rungs.some(({ name, verdict }) => name.startsWith('vtep') && verdict === 'bad')) {
+    return skipped('sizes', 'nothing passes the tunnel')
+  }
+  const underlayAnswers = rungs.every(({ verdict }) => verdict !== 'unproven')
+  return sizesRung({ vtep, publicIp, underlayAnswers }, place, options)
+}
+
+function skipped(name: RungName, why: string): Rung {
+  return { name, verdict: 'skipped', text: why, averageMs: null, next: null }
 }
 
 async function askIpv6Vtep(

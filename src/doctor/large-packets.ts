@@ -1,10 +1,11 @@
 // The quick look of plain `doctor` for a hole in the MTU: a few peers, small packets and those of full size at the same
 // time. What passes is not measured here; `doctor --peers` and `ping NODE` do that.
 import type { EchoOptions } from '../host/echo.ts'
+import { ipv6WayTo } from './ipv6-way.ts'
 import { toAnswer } from './ladder-sizes.ts'
 import type { NodeView, PeerView } from './node-view.ts'
 import type { LadderPlace, LadderTools } from './rung.ts'
-import { answeringAddress, ipv6VtepAddress } from './target.ts'
+import { answeringAddress } from './target.ts'
 
 /** One way to a peer; of a node with a tunnel of each family there are two. */
 interface Way {
@@ -27,7 +28,7 @@ export interface SizeLook extends Way {
 export const PEERS_ASKED = 4
 
 /** Two looks, the most there are, take less than two seconds. */
-const SERIES = { count: 3, intervalMs: 100, waitMs: 700 } as const
+const SERIES = { count: 3, intervalMs: 100, waitMs: 700, anyAnswer: true } as const
 
 /** Never longer than two seconds. @throws FlanneletteError `host-command`, `not-permitted` when ping itself cannot work */
 export function lookAtLargePackets(
@@ -35,7 +36,7 @@ export function lookAtLargePackets(
   place: LadderPlace,
   { echo }: Pick<LadderTools, 'echo'>,
 ): Promise<SizeLook[]> {
-  const ways = peersToAsk(view.peers).flatMap((peer) => waysTo(peer, place, view))
+  const ways = peersToAsk(view.peers).flatMap((peer) => waysTo(peer, place))
   return Promise.all(ways.map((way) => lookAt(way, echo)))
 }
 
@@ -47,13 +48,14 @@ function peersToAsk(peers: readonly PeerView[]): PeerView[] {
   return inOrder.slice(0, PEERS_ASKED)
 }
 
-function waysTo(peer: PeerView, { overlayDevice, overlayMtuBytes, ipv6 }: LadderPlace, { status }: NodeView): Way[] {
-  const { publicIp, subnet, publicIpv6, ipv6Subnet } = peer
-  const first = { publicIp, subnet, address: answeringAddress(peer, overlayDevice), bytes: overlayMtuBytes }
-  const [device, vtep] = [status?.node?.ipv6Device ?? null, ipv6VtepAddress(peer)]
-  // By the tunnel of IPv4 packets of IPv6 are no different.
-  if (!ipv6 || device === null || vtep === null || publicIpv6 == null || ipv6Subnet === null) return [first]
-  return [first, { publicIp: publicIpv6, subnet: ipv6Subnet, address: vtep, bytes: device.mtu }]
+function waysTo(peer: PeerView, place: LadderPlace): Way[] {
+  const { publicIp, subnet } = peer
+  const address = answeringAddress(peer, place.overlayDevice)
+  const first = { publicIp, subnet, address, bytes: place.overlayMtuBytes }
+  const second = ipv6WayTo(peer, place)
+  if (second === null) return [first]
+  const { vtep, place: end } = second
+  return [first, { publicIp: second.publicIp, subnet: second.subnet, address: vtep, bytes: end.overlayMtuBytes }]
 }
 
 async function lookAt(way: Way, echo: LadderTools['echo']): Promise<SizeLook> {

@@ -31,28 +31,28 @@ export async function measure(
   if (!whole.passes && whole.limitBytes === null) whole = await ask(most)
   if (whole.passes) return { largestBytes: most, namedBytes: null }
   let namedBytes = whole.limitBytes
-  let passes = SMALLEST_BYTES - 1
-  let fails = most
-  if (namedBytes !== null && namedBytes > passes && namedBytes < most) {
-    // Most often the limit is the truth, and only the size above it is left to be refused.
-    const answers = await Promise.all([ask(namedBytes), ask(Math.min(namedBytes + 1, most))])
-    if (answers[0].passes) passes = namedBytes
-    else fails = namedBytes
-    if (!answers[1].passes && namedBytes + 1 < fails) fails = namedBytes + 1
-  }
-  while (fails - passes > 1 && signal?.aborted !== true) {
-    const sizes = between(passes, fails)
+  let largest = SMALLEST_BYTES - 1
+  /** Sizes that did not pass, and whether that is sure: somebody refused them, or they vanished twice. */
+  const failed = new Map([[most, true]])
+  const askAll = async (sizes: readonly number[]) => {
     const answers = await Promise.all(sizes.map((bytes) => ask(bytes)))
-    for (const [index, answer] of answers.entries()) {
+    for (const [index, { passes, limitBytes }] of answers.entries()) {
       const bytes = sizes[index]!
-      if (answer.passes) passes = Math.max(passes, bytes)
-      else fails = Math.min(fails, bytes)
-      namedBytes ??= answer.limitBytes
+      if (passes) largest = Math.max(largest, bytes)
+      else failed.set(bytes, limitBytes !== null || failed.has(bytes))
+      namedBytes ??= limitBytes
     }
-    // Where loss made a small size fail although a larger one passed, the larger one is believed.
-    if (fails <= passes) fails = passes + 1
   }
-  return { largestBytes: passes < SMALLEST_BYTES ? null : passes, namedBytes }
+  // Most often the limit is the truth, and only the size above it is left to be refused.
+  if (namedBytes !== null && namedBytes > largest && namedBytes < most) await askAll([namedBytes, namedBytes + 1])
+  while (signal?.aborted !== true) {
+    // Where a small size was lost although a larger one passed, the larger one is believed.
+    const fails = Math.min(...[...failed.keys()].filter((bytes) => bytes > largest))
+    if (fails - largest > 1) await askAll(between(largest, fails))
+    else if (failed.get(fails) === true) break
+    else await askAll([fails])
+  }
+  return { largestBytes: largest < SMALLEST_BYTES ? null : largest, namedBytes }
 }
 
 /** Up to {@link WIDTH} sizes spread over the open interval. */

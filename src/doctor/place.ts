@@ -16,7 +16,9 @@ export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace 
   if (node === null || status?.dataplane === 'none' || status?.dataplane === 'commands') return null
   const overhead = overheadOf(node)
   const underlay = await readLink(node.underlayInterface)
+  const { ipv6Device } = node
   return {
+    underlayFamily: node.underlayAddress.includes(':') ? 'IPv6' : 'IPv4',
     underlayInterface: node.underlayInterface,
     underlayMtuBytes: underlay?.mtu ?? node.mtu + overhead,
     overlayDevice: node.device,
@@ -25,7 +27,9 @@ export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace 
     port: node.port,
     outerDf: status?.outerDf ?? 'clear',
     ipv6: node.overlayIpv6 !== null,
-    ipv6Device: node.ipv6Device?.device ?? node.device,
+    ipv6Tunnel: ipv6Device
+      ? { device: ipv6Device.device, mtuBytes: ipv6Device.mtu, overheadBytes: overheadOf({ ...node, ...ipv6Device }) }
+      : null,
   }
 }
 

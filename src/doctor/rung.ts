@@ -4,10 +4,19 @@ import type { EchoOptions, EchoResult } from '../host/echo.ts'
 import type { UdpAnswer } from '../host/udp-refusal.ts'
 
 /**
- * `vtep-ipv6` only where both ends have an IPv6 half, `underlay-ipv6` where that has a tunnel of its own; `route` in place of
- * `vtep` where no tunnel is used.
+ * `vtep-ipv6` only where both ends have an IPv6 half, `underlay-ipv6` and `sizes-ipv6` where that has a tunnel of its own;
+ * `route` in place of `vtep` where no tunnel is used.
  */
-export type RungName = 'store' | 'underlay' | 'route' | 'vtep' | 'underlay-ipv6' | 'vtep-ipv6' | 'sizes' | 'pod-side'
+export type RungName =
+  | 'store'
+  | 'underlay'
+  | 'route'
+  | 'vtep'
+  | 'underlay-ipv6'
+  | 'vtep-ipv6'
+  | 'sizes'
+  | 'sizes-ipv6'
+  | 'pod-side'
 
 /**
  * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it
@@ -35,8 +44,18 @@ export interface LadderTools {
   now(): number
 }
 
+/** The end of one tunnel. */
+export interface TunnelEnd {
+  readonly device: string
+  readonly mtuBytes: number
+  /** Between that and the underlay's, by the encapsulation. */
+  readonly overheadBytes: number
+}
+
 /** This end of the way. */
 export interface LadderPlace {
+  /** Of the hosts' addresses that packets go between. */
+  readonly underlayFamily: 'IPv4' | 'IPv6'
   readonly underlayInterface: string
   readonly underlayMtuBytes: number
   /** Empty where the backend has none. */
@@ -50,8 +69,8 @@ export interface LadderPlace {
   readonly outerDf: 'clear' | 'set'
   /** Whether this node carries IPv6 as well. */
   readonly ipv6: boolean
-  /** By which device: `overlayDevice` unless IPv6 has one of its own. */
-  readonly ipv6Device: string
+  /** By a tunnel of its own, between IPv6 addresses of hosts; `null` where it takes the one of `overlayDevice`. */
+  readonly ipv6Tunnel: TunnelEnd | null
 }
 
 export interface LadderOptions {

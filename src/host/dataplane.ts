@@ -139,7 +139,10 @@ export interface Dataplane {
   pendingPeers(): number
   /** Their subnets that packets are not forwarded by, in text form; an IPv6 half may be missing alone. */
   pendingSubnets(): ReadonlySet<string>
-  /** By subnet in text form, where peers may be reached in more ways than one; absent or `null` where not. */
+  /**
+   * By subnet in text form, where peers may be reached in more ways than one, or some are pending for a reason that is
+   * known; absent or `null` where not.
+   */
   ways?(): ReadonlyMap<string, PeerWay> | null
   /** Stops moving packets. `keep` leaves device, address and routes for the next start. */
   stop(mode: 'keep' | 'remove'): Promise<void>

@@ -1,18 +1,28 @@
 // `ping` of iputils as a probe: how many echoes came back, how fast, and what a kernel or a router said instead. It
-// decides nothing; `flannelette ping` and `flannelette doctor --peers` do.
+// decides nothing; `flannelette ping`, `flannelette doctor --peers` and the lab's pings do.
 import { attempt, type CommandOptions, commandFailure } from './command.ts'
 
 export interface EchoOptions {
   /** Echo requests, at least 1. */
   readonly count: number
-  /** Length of the whole packet in bytes, 28 (IPv6: 48) to 65535; default 84, as ping's own. */
+  /** Length of the whole packet in bytes, from {@link echoHeaderBytes} to 65535; default 84 (IPv6: 104), as ping's own. */
   readonly packetBytes?: number
-  /** Sets DF: nothing on the way may cut the packet. */
+  /**
+   * True: nothing on the way may cut the packet. False: everybody may, as far as the family allows. Absent: as this kernel
+   * sends what most programs send, whole where it fits the path that the kernel knows.
+   */
   readonly dontFragment?: boolean
-  /** Milliseconds to wait for the last answer; default 1000. */
+  /**
+   * Milliseconds that an answer may take; default 1000. It is what silence costs, after the last request. Once there was an
+   * answer, ping itself waits for the others no longer than twice the longest round trip so far or one interval, whichever
+   * is more (ping(8), `-W`; iputils' ping_common.c), so a last answer that is late would look lost. What ping has not
+   * waited for as long as this is asked once more; unless `anyAnswer`.
+   */
   readonly waitMs?: number
   /** Milliseconds between requests; default 200. */
   readonly intervalMs?: number
+  /** One answer says enough: nothing is asked once more, and `received` may be too small, but never 0 for that reason. */
+  readonly anyAnswer?: boolean
   readonly signal?: AbortSignal
 }
 
@@ -29,28 +39,78 @@ export interface EchoResult {
 
 /** IP and ICMP headers without options. */
 const ECHO_HEADER_BYTES = 28
-export const IPV6_ECHO_HEADER_BYTES = 48
+const IPV6_ECHO_HEADER_BYTES = 48
+const DEFAULT_WAIT_MS = 1000
+const DEFAULT_INTERVAL_MS = 200
+
+type Where = Pick<CommandOptions, 'namespace'>
+
+/** Bytes of the smallest echo request to an address: what its headers take. */
+export function echoHeaderBytes(address: string): number {
+  return address.includes(':') ? IPV6_ECHO_HEADER_BYTES : ECHO_HEADER_BYTES
+}
 
 /** @throws FlanneletteError `host-command`, `not-permitted` when ping itself cannot work */
-export async function echo(address: string, options: EchoOptions, where: Pick<CommandOptions, 'namespace'> = {}) {
-  const { count, waitMs = 1000, intervalMs = 200, packetBytes } = options
-  const headerBytes = address.includes(':') ? IPV6_ECHO_HEADER_BYTES : ECHO_HEADER_BYTES
+export async function echo(address: string, options: EchoOptions, where: Where = {}): Promise<EchoResult> {
+  let { result, unheard } = await askSeries(address, options, where)
+  // Each round hears of one more at least, or waits for silence to the end.
+  while (unheard > 0 && options.anyAnswer !== true) {
+    const again = await askSeries(address, { ...options, count: unheard }, where)
+    result = joined(result, again.result)
+    unheard = again.unheard
+  }
+  return result
+}
+
+async function askSeries(address: string, options: EchoOptions, where: Where) {
+  const { count, waitMs = DEFAULT_WAIT_MS, intervalMs = DEFAULT_INTERVAL_MS, packetBytes, dontFragment } = options
   const argv = [
     ...['ping', '-n', '-c', String(count), '-W', String(waitMs / 1000), '-i', String(intervalMs / 1000)],
-    ...(packetBytes === undefined ? [] : ['-s', String(packetBytes - headerBytes)]),
-    ...['-M', options.dontFragment === true ? 'do' : 'dont'],
+    ...(packetBytes === undefined ? [] : ['-s', String(packetBytes - echoHeaderBytes(address))]),
+    ...(dontFragment === undefined ? [] : ['-M', dontFragment ? 'do' : 'dont']),
     address,
   ]
   const { signal } = options
   const timeoutMs = count * intervalMs + waitMs + 10_000
-  const result = await attempt(argv, { ...where, timeoutMs, ...(signal === undefined ? {} : { signal }) })
-  const parsed = parseEcho(`${result.stdout}\n${result.stderr}`)
-  if (parsed === null) throw commandFailure(argv, result, where.namespace)
-  return parsed
+  const said = await attempt(argv, { ...where, timeoutMs, ...(signal === undefined ? {} : { signal }) })
+  const output = `${said.stdout}\n${said.stderr}`
+  const result = parseEcho(output)
+  if (result === null) throw commandFailure(argv, said, where.namespace)
+  return { result, unheard: unheardRequests(output, { waitMs, intervalMs }) }
+}
+
+/** A series, and the requests at its end that were asked once more. */
+function joined(first: EchoResult, again: EchoResult): EchoResult {
+  const received = first.received + again.received
+  const spentMs = (first.averageMs ?? 0) * first.received + (again.averageMs ?? 0) * again.received
+  return {
+    sent: first.sent,
+    received,
+    averageMs: received === 0 ? null : spentMs / received,
+    tooBig: first.tooBig ?? again.tooBig,
+    refusal: first.refusal === '' ? again.refusal : first.refusal,
+  }
+}
+
+/**
+ * How many requests at the end of a series ping may not have waited for: nothing was heard of them or of a later one,
+ * and the last one may have been given no more than an interval. 0 for a series without an answer, which ping waits for.
+ */
+function unheardRequests(output: string, { waitMs, intervalMs }: { waitMs: number; intervalMs: number }): number {
+  const counts = parseEchoCounts(output)
+  if (counts === null || counts.received === 0) return 0
+  const { sent, received } = counts
+  // An answer comes after those to earlier requests: what is missing before it is lost. A redirect is no answer.
+  let last = 0
+  for (const [, number] of output.matchAll(/icmp_seq=(\d+) (?!Redirect)/g)) last = Math.max(last, Number(number))
+  // What this host refuses to send has no number.
+  const errors = Number(/\+(\d+) errors/.exec(output)?.[1] ?? 0)
+  const impatient = Math.ceil(waitMs / intervalMs) - 1
+  return Math.max(0, Math.min(sent - last, sent - received - errors, impatient))
 }
 
 /** Reads the closing lines of iputils' ping; `null` when they are missing. */
-export function parseEchoCounts(output: string): Pick<EchoResult, 'sent' | 'received' | 'averageMs'> | null {
+function parseEchoCounts(output: string): Pick<EchoResult, 'sent' | 'received' | 'averageMs'> | null {
   const counts = /(\d+) packets transmitted, (\d+) received/.exec(output)
   if (counts === null) return null
   const times = /= [\d.]+\/([\d.]+)\//.exec(output)

@@ -1,6 +1,6 @@
 // Pings between members of a lab: one pair, or every ordered pair as a matrix.
-import { attempt, commandFailure } from '../host/command.ts'
-import { parseEchoCounts } from '../host/echo.ts'
+import { FlanneletteError } from '../errors.ts'
+import { type EchoOptions, echo, echoHeaderBytes } from '../host/echo.ts'
 import { checkCount } from './plan.ts'
 
 /** A member of a lab by name, with the namespace it lives in and the address others reach it at. */
@@ -33,9 +33,8 @@ export interface PingResult {
   readonly averageMs: number | null
 }
 
-/** Seconds to wait for an answer. */
-const ANSWER_SECONDS = 2
-const INTERVAL_SECONDS = 0.05
+const ANSWER_MS = 2000
+const INTERVAL_MS = 50
 const MOST_PINGS = 10_000
 /** What an IPv4 packet holds beside its own header (20 bytes) and that of ICMP (8). */
 const MOST_PAYLOAD = 65_507
@@ -47,17 +46,15 @@ export async function ping(from: Endpoint, to: Endpoint, options: PingOptions = 
   const count = options.count ?? 1
   checkCount('--count', count, 1, MOST_PINGS)
   if (options.sizeBytes !== undefined) checkCount('--size', options.sizeBytes, 0, MOST_PAYLOAD)
-  const argv = [
-    ...['ping', '-n', '-q', '-c', String(count), '-i', String(INTERVAL_SECONDS), '-W', String(ANSWER_SECONDS)],
-    ...(options.sizeBytes === undefined ? [] : ['-s', String(options.sizeBytes)]),
-    ...(options.dontFragment === true ? ['-M', 'do'] : []),
-    to.address,
-  ]
-  const timeoutMs = (count * INTERVAL_SECONDS + ANSWER_SECONDS + 10) * 1000
-  const result = await attempt(argv, { namespace: from.namespace, timeoutMs })
-  const counts = parseEchoCounts(result.stdout)
-  if (counts === null) throw commandFailure(argv, result, from.namespace)
-  return { from: from.name, to: to.name, ...counts }
+  const { sizeBytes, dontFragment } = options
+  const echoOptions: EchoOptions = {
+    ...{ count, waitMs: ANSWER_MS, intervalMs: INTERVAL_MS },
+    ...(sizeBytes === undefined ? {} : { packetBytes: sizeBytes + echoHeaderBytes(to.address) }),
+    ...(dontFragment === true ? { dontFragment } : {}),
+  }
+  const { sent, received, averageMs, refusal } = await echo(to.address, echoOptions, { namespace: from.namespace })
+  if (sent === 0) throw new FlanneletteError('host-command', `${from.name} cannot ping ${to.address}: ${refusal}`)
+  return { from: from.name, to: to.name, sent, received, averageMs }
 }
 
 /** Every ordered pair of different members, in the order of the list. */

@@ -14,6 +14,7 @@
 // What the own key can look like, and what follows:
 //   as we wrote it              nothing
 //   gone                        put back by compare-and-swap (same subnet), or lost when somebody took it meanwhile
+//   something that is no lease  written again by compare-and-swap, at most twice in half a minute: nobody else's claim
 //   another node's              lost
 //   ours, later revision        a write of ours whose answer never came, or a reservation made by an operator: taken
 //                               over; otherwise another host uses our address: lost
@@ -24,9 +25,17 @@ import { type Clock, delay, LONGEST_TIMER_MS, type Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { LEASE_TTL_MS } from '../store/lease-book.ts'
-import type { LeaseStore } from '../store/lease-store.ts'
+import type { LeaseNews, LeaseStore } from '../store/lease-store.ts'
 import { sameAttributes } from './diff.ts'
-import { identityInWords, identityOf, type Lease, type LeaseAttributes, nameOf, sameSubnet } from './lease.ts'
+import {
+  type Halves,
+  identityInWords,
+  identityOf,
+  type Lease,
+  type LeaseAttributes,
+  nameOf,
+  sameSubnet,
+} from './lease.ts'
 import { withDeadline } from './store-deadline.ts'
 
 /** `suspect`: the store could not be asked since the lifetime ended, or the kept lease was not yet confirmed. */
@@ -47,6 +56,8 @@ export interface LeaseManagerOptions {
   /** The lease is somebody else's. Called once; the manager has stopped. */
   onLost(error: FlanneletteError): void
 }
+
+type Snapshot = Extract<LeaseNews, { type: 'snapshot' }>
 
 /** How long the watch rests after it ended by itself. */
 const WATCH_RESTART_MS = 1000
@@ -69,6 +80,7 @@ export class LeaseManager {
   #renewAtBootMs = 0
   #expiresAtBootMs = 0
   #lastTickBootMs: number
+  #replacedAtBootMs = Number.NEGATIVE_INFINITY
   #lastRenewalWallMs: number | null = null
   #turn: Promise<void> = Promise.resolve()
   #timer: Timer | null = null
@@ -225,7 +237,7 @@ export class LeaseManager {
         for await (const news of store.watch(signal)) {
           if (this.#done) return
           if (news.type === 'disconnected') this.#tellStore(false, news.why)
-          else await this.#inTurn(() => this.#receive(news.leases, news.revision))
+          else await this.#inTurn(() => this.#receive(news))
         }
       } catch (error) {
         this.#failed(error)
@@ -234,13 +246,16 @@ export class LeaseManager {
     }
   }
 
-  async #receive(leases: readonly Lease[], revision: number): Promise<void> {
+  async #receive({ leases, revision, unreadable = [] }: Snapshot): Promise<void> {
     const { store } = this.#options
     const mine = leases.find((lease) => sameSubnet(lease, this.#lease)) ?? null
     try {
       // A snapshot from before the reconnection, or from before our last write, says nothing of the own key.
-      const outdated = this.#reachable === false || revision < this.#lease.revision
-      await this.#validate(outdated ? await this.#ask(store.read(this.#lease)) : mine, revision)
+      const outdated = revision < this.#lease.revision
+      const seen = outdated || this.#reachable === false ? await this.#ask(store.read(this.#lease)) : mine
+      const isRubbish = unreadable.some((key) => isSameKey(key, this.#lease))
+      if (isRubbish && (seen === null || !outdated)) await this.#replaceRubbish(seen ?? mine, revision)
+      else await this.#validate(seen, revision)
     } catch (error) {
       return this.#failed(error)
     }
@@ -277,6 +292,23 @@ export class LeaseManager {
     const same = seen.ipv6Subnet === own.ipv6Subnet && sameAttributes(seen.attributes, own.attributes)
     if (!ours || !same) return this.#lose(duplicate(own, seen))
     this.#take(seen)
+  }
+
+  /** `before`: the last lease that stood there, `null` when nobody knows of one. */
+  async #replaceRubbish(before: Lease | null, storeRevision: number): Promise<void> {
+    const { log, clock, store } = this.#options
+    if (before !== null) await this.#validate(before, storeRevision)
+    if (this.#done) return
+    const message = `own lease ${nameOf(this.#lease)} was overwritten with something that is no lease: writing it again`
+    log.warn('lease-overwritten', message, { revision: storeRevision })
+    if (store.renewal === 'never') return
+    const now = clock.bootMs()
+    // Whoever does that again and again is answered by the keeper, at its next tick.
+    const isAgain = now - this.#replacedAtBootMs < LONGEST_TIMER_MS
+    this.#renewAtBootMs = Math.min(this.#renewAtBootMs, now)
+    if (isAgain) return
+    this.#replacedAtBootMs = now
+    await this.#renew().catch((error) => this.#failed(error))
   }
 
   #take(lease: Lease): void {
@@ -318,6 +350,10 @@ export class LeaseManager {
   #ask<T>(call: Promise<T>): Promise<T> {
     return withDeadline(this.#options.clock, call, this.#options.store.name)
   }
+}
+
+function isSameKey(a: Halves, b: Halves): boolean {
+  return sameSubnet(a, b) && a.ipv6Subnet === b.ipv6Subnet
 }
 
 function ownerChanged(own: Lease, seen: Lease): FlanneletteError {

@@ -8,12 +8,13 @@
 //
 // A reader needs no lock: each file is replaced whole. A file without a second line is a reservation that never
 // expires.
-import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { sweepTemporaryFiles, writeFileAtomically } from '../atomic-file.ts'
 import type { Clock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Halves, Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { awaitConfig } from './config-wait.ts'
 import { watchDirectory } from './directory-watch.ts'
 import { withFileLock } from './file-lock.ts'
 import { LeaseBook, type LeaseChange, leaseOf } from './lease-book.ts'
@@ -60,6 +61,16 @@ export class FileStore implements LeaseStore {
     }
   }
 
+  awaitNetworkConfig(signal: AbortSignal): Promise<void> {
+    const source = {
+      clock: this.#options.clock,
+      nextLookMs: POLL_MS,
+      subscribe: (wake: () => void) => watchDirectory(this.#directory, wake),
+      isThere: () => existsSync(`${this.#directory}/config`),
+    }
+    return awaitConfig(source, signal)
+  }
+
   acquire(request: AcquireRequest): Promise<Lease> {
     const { log, random } = this.#options
     const note = (sentence: string) => log.warn('previous-subnet-unavailable', sentence)
@@ -84,8 +95,9 @@ export class FileStore implements LeaseStore {
       nextLookMs: () => POLL_MS,
       subscribe: (wake: () => void) => watchDirectory(`${this.#directory}/subnets`, wake),
       snapshot: () => {
-        const book = this.#book()
-        return { revision: book.revision, leases: book.leases() }
+        const { book, unreadable } = this.#look()
+        const leases = book.leases()
+        return { revision: book.revision, leases, ...(unreadable.length === 0 ? {} : { unreadable }) }
       },
     }
     return watchSnapshots(source, signal)
@@ -127,12 +139,16 @@ export class FileStore implements LeaseStore {
   }
 
   #book(): LeaseBook {
+    return this.#look().book
+  }
+
+  #look(): { readonly book: LeaseBook; readonly unreadable: readonly Halves[] } {
     this.#requireDirectory()
     try {
       // An empty directory (a file system that is not mounted) is no store without leases: it is no store.
       statSync(`${this.#directory}/config`)
-      const { leases, blocked } = this.#files.read()
-      return new LeaseBook(leases, this.#readRevision(), this.#options.clock.wallMs(), blocked)
+      const { leases, blocked, unreadable } = this.#files.read()
+      return { book: new LeaseBook(leases, this.#readRevision(), this.#options.clock.wallMs(), blocked), unreadable }
     } catch (error) {
       throw this.#asStoreError(error)
     }

@@ -54,6 +54,8 @@ interface KnownFile {
   readonly stamp: string
   readonly lease: Lease | null
   readonly boot: BootExpiry | null
+  /** What it holds now is no lease. */
+  readonly isBad: boolean
 }
 
 export class LeaseFiles {
@@ -77,10 +79,10 @@ export class LeaseFiles {
   }
 
   /**
-   * All leases, expired ones included; none when the directory is missing. `blocked` are the subnets of files whose
-   * name is a key and whose content is not a lease: somebody's, but whose? Throws what the file system says.
+   * All leases, expired ones included; none when the directory is missing. `unreadable` are the keys whose file holds no
+   * lease now, `blocked` the subnets of those that never did: somebody's, but whose? Throws what the file system says.
    */
-  read(): { leases: Lease[]; blocked: Prefix[] } {
+  read(): { leases: Lease[]; blocked: Prefix[]; unreadable: SubnetKey[] } {
     const now = new Map<string, KnownFile>()
     for (const name of listNames(this.#directory)) {
       const file = this.#readOne(name)
@@ -94,6 +96,7 @@ export class LeaseFiles {
         const key = parseSubnetKey(name)
         return key === null ? [] : halvesOf(key)
       }),
+      unreadable: [...now].flatMap(([name, { isBad }]) => (isBad ? (parseSubnetKey(name) ?? []) : [])),
     }
   }
 
@@ -129,7 +132,7 @@ export class LeaseFiles {
     const lastGood = lastGoodOf(before)
     const key = parseSubnetKey(name)
     try {
-      if (key !== null) return parseLeaseFile(key, text)
+      if (key !== null) return { ...parseLeaseFile(key, text), isBad: false }
       this.#warn(name, 'its name is no lease key such as 10.244.1.0-24', false)
     } catch (error) {
       this.#warn(name, (error as Error).message, lastGood.lease !== null)
@@ -145,7 +148,7 @@ export class LeaseFiles {
 }
 
 function lastGoodOf(before: KnownFile | undefined): Omit<KnownFile, 'stamp'> {
-  return { lease: before?.lease ?? null, boot: before?.boot ?? null }
+  return { lease: before?.lease ?? null, boot: before?.boot ?? null, isBad: true }
 }
 
 function readBootId(): string {

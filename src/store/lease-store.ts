@@ -19,7 +19,13 @@ export interface AcquireRequest {
 
 /** Level-triggered: the whole set of leases (own one included) at a revision, or the news that the store is away. */
 export type LeaseNews =
-  | { readonly type: 'snapshot'; readonly revision: number; readonly leases: readonly Lease[] }
+  | {
+      readonly type: 'snapshot'
+      readonly revision: number
+      readonly leases: readonly Lease[]
+      /** Keys whose content is no lease; `leases` still has the last one that was there. Absent: none. */
+      readonly unreadable?: readonly Halves[]
+    }
   | { readonly type: 'disconnected'; readonly why: string }
 
 export interface LeaseStore {
@@ -32,13 +38,18 @@ export interface LeaseStore {
   /** Raw network config JSON. @throws FlanneletteError `config-missing` (retryable), `store-unreadable` (retryable) */
   readNetworkConfig(): Promise<string>
   /**
+   * Resolves as soon as the store is known to hold a network config, of whatever content, and when `signal` aborts. Not
+   * for who needs to know in any case: a store that is away, or whose watch broke, says nothing before the abort.
+   */
+  awaitNetworkConfig(signal: AbortSignal): Promise<void>
+  /**
    * Own lease by public IP, else previous subnet if free, else a random free one; all writes compare-and-swap, a lost
    * race is tried again. @throws FlanneletteError `out-of-subnets`, `lease-conflict`, `store-unreadable`
    */
   acquire(request: AcquireRequest): Promise<Lease>
   /**
    * Writes the lease again with a fresh lifetime if nobody else wrote its key since (same revision), re-creates it if
-   * it is gone. Attributes are written as given, a new public IP included. @throws FlanneletteError `lease-conflict`
+   * it is gone or its key holds something that is no lease. Attributes are written as given, a new public IP included. @throws FlanneletteError `lease-conflict`
    * when somebody else holds the key now, `store-unreadable`
    */
   renew(lease: Lease): Promise<Lease>

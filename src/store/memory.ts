@@ -3,6 +3,7 @@
 import { type Clock, LONGEST_TIMER_MS } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Halves, Lease } from '../lease/lease.ts'
+import { awaitConfig } from './config-wait.ts'
 import { LeaseBook, leaseOf } from './lease-book.ts'
 import type { AcquireRequest, LeaseNews, LeaseStore } from './lease-store.ts'
 import { watchSnapshots } from './snapshot-watch.ts'
@@ -10,8 +11,7 @@ import { watchSnapshots } from './snapshot-watch.ts'
 /** The data that several stores share. */
 export class MemoryLeases {
   readonly clock: Clock
-  /** Raw network config, `null` for none. */
-  config: string | null
+  #config: string | null
   #leases: readonly Lease[] = []
   /** Wall clock minus boot clock when `#leases` was last looked at: lifetimes run on the boot clock. */
   #wallOffsetMs: number
@@ -21,8 +21,18 @@ export class MemoryLeases {
 
   constructor(clock: Clock, config: string | null) {
     this.clock = clock
-    this.config = config
+    this.#config = config
     this.#wallOffsetMs = clock.wallMs() - clock.bootMs()
+  }
+
+  /** Raw network config, `null` for none. */
+  get config(): string | null {
+    return this.#config
+  }
+
+  set config(config: string | null) {
+    this.#config = config
+    this.#wake()
   }
 
   /** From now on every call fails with this reason; `null` ends the outage. */
@@ -112,6 +122,17 @@ class MemoryStore implements LeaseStore {
       remedy,
       retryable: true,
     })
+  }
+
+  awaitNetworkConfig(signal: AbortSignal): Promise<void> {
+    const shared = this.#shared
+    const source = {
+      clock: shared.clock,
+      nextLookMs: LONGEST_TIMER_MS,
+      subscribe: (wake: () => void) => shared.subscribe(wake),
+      isThere: () => shared.config !== null,
+    }
+    return awaitConfig(source, signal)
   }
 
   async acquire(request: AcquireRequest): Promise<Lease> {

@@ -47,6 +47,11 @@ export class MeteredStore implements LeaseStore {
     return this.#count('config', this.#store.readNetworkConfig())
   }
 
+  /** A wait, and no request that could fail. */
+  awaitNetworkConfig(signal: AbortSignal): Promise<void> {
+    return this.#store.awaitNetworkConfig(signal)
+  }
+
   acquire(request: AcquireRequest): Promise<Lease> {
     return this.#count('acquire', this.#store.acquire(request))
   }

@@ -2,12 +2,11 @@
 // by the memory and the file store. Level-triggered, so a missed or merged hint costs time, never a change.
 import { type Clock, delay } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
-import type { Lease } from '../lease/lease.ts'
 import type { LeaseNews } from './lease-store.ts'
 
 export interface SnapshotSource {
   /** All live leases. @throws FlanneletteError `store-unreadable` */
-  snapshot(): { readonly revision: number; readonly leases: readonly Lease[] }
+  snapshot(): Omit<Extract<LeaseNews, { type: 'snapshot' }>, 'type'>
   /** Calls `wake` on every hint of a change until the returned function is called. */
   subscribe(wake: () => void): () => void
   readonly clock: Clock

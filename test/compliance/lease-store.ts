@@ -1,6 +1,7 @@
 // What every lease store must do, whatever it is made of. Each implementation runs this suite from its own test file.
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/wire/prefix.ts'
+import { LONGEST_TIMER_MS } from '../../src/clock.ts'
 import type { Lease } from '../../src/lease/lease.ts'
 import { LEASE_TTL_MS } from '../../src/store/lease-book.ts'
 import { peerLease } from '../support/peer-lease.ts'
@@ -25,6 +26,7 @@ export function leaseStoreCompliance(makeHarness: () => StoreHarness): void {
     return harness
   }
   describe('config', () => configRules(make))
+  describe('the wait for a config', () => configWaitRules(make))
   describe('acquire', () => acquireRules(make))
   describe('acquire with IPv6', () => dualStackRules(make))
   describe('without IPv4', () => ipv6Rules(make))
@@ -47,6 +49,38 @@ function configRules(make: Make): void {
     await expect(store.readNetworkConfig()).rejects.toMatchObject({ code: 'config-missing', retryable: true })
     harness.setConfig(CONFIG)
     await expect(store.readNetworkConfig()).resolves.toContain('10.244.0.0/16')
+  })
+}
+
+function configWaitRules(make: Make): void {
+  test('ends at once when there is a config', async () => {
+    await make().open().awaitNetworkConfig(new AbortController().signal)
+  })
+
+  test('ends soon after one is written, and not before', async () => {
+    const harness = make()
+    harness.setConfig(null)
+    const told = vi.fn()
+    const waiting = harness.open().awaitNetworkConfig(new AbortController().signal).then(told)
+    await harness.clock.advance(LONGEST_TIMER_MS)
+    expect(told).not.toHaveBeenCalled()
+    harness.setConfig(CONFIG)
+    await harness.clock.advance(1000)
+    await waiting
+  })
+
+  test('ends with its signal, also where the store is away', async () => {
+    const harness = make()
+    harness.setConfig(null)
+    const [store, end] = [harness.open(), new AbortController()]
+    const waiting = [store.awaitNetworkConfig(end.signal)]
+    await harness.clock.advance(1000)
+    harness.setOutage(true)
+    waiting.push(store.awaitNetworkConfig(end.signal))
+    await harness.clock.advance(LONGEST_TIMER_MS)
+    end.abort()
+    await Promise.all(waiting)
+    harness.setOutage(false)
   })
 }
 

@@ -149,7 +149,7 @@ describe('hosts with a tunnel of each family', () => {
     const rungs = ladder.rungs as { name: string; verdict: string }[]
     expect(rungs.map(({ name, verdict }) => `${name} ${verdict}`)).toEqual([
       ...['store good', 'underlay good', 'vtep good', 'underlay-ipv6 good', 'vtep-ipv6 good'],
-      ...['sizes good', 'pod-side good'],
+      ...['sizes good', 'sizes-ipv6 good', 'pod-side good'],
     ])
     const { json } = await askInHost(lab(), 'host1', 'doctor', '--peers')
     const bad = (json.findings as { severity: string }[]).filter(({ severity }) => severity === 'error')
@@ -160,6 +160,7 @@ describe('hosts with a tunnel of each family', () => {
       ipv6Ms: expect.any(Number),
       whole: true,
       fragmented: true,
+      ipv6Tunnel: { vtepMs: expect.any(Number), whole: true, fragmented: true },
     }
     expect(json.peers).toMatchObject([row, row, row])
   })

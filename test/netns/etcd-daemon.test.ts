@@ -15,7 +15,10 @@ import {
   Underlay,
 } from '../support/etcd-network.ts'
 
-test('leases are flannel’s to the byte; a lease written by hand is reached, also after a start without etcd', async () => {
+/** From bytes that are no lease on the own key to the lease, milliseconds. */
+const REWRITE_MS = 2000
+
+test('leases are flannel’s to the byte, also after rubbish on their key; one written by hand is reached, also after a start without etcd', async () => {
   const { first, second, third, etcd, one, two } = await networkOnEtcd(new Underlay())
   for (const daemon of [one, two]) {
     const { key, value } = leaseOf(daemon)
@@ -26,6 +29,13 @@ test('leases are flannel’s to the byte; a lease written by hand is reached, al
   expect(pingLosses(second, KERNEL_OVERLAY)).toBe('0%')
   expect(pingLosses(third, overlayAddressOf(one))).toBe('0%')
   expect(one.complaints).toEqual([])
+
+  const { key, value } = leaseOf(two)
+  etcd.ctl('put', `${PREFIX}/subnets/${key}`, 'rubbish')
+  const stored = () => etcd.ctl('get', '--print-value-only', `${PREFIX}/subnets/${key}`)
+  await expect.poll(stored, { timeout: 3 * REWRITE_MS, interval: 50 }).toBe(`${value}\n`)
+  expect(two.complaints.filter((line) => line.includes('"lease-overwritten"'))).toHaveLength(1)
+  expect(pingLosses(first, overlayAddressOf(two))).toBe('0%')
 
   const before = one.status!
   await etcd.end('SIGTERM')

@@ -1,5 +1,5 @@
 // Backends that tunnel nothing, as daemons on two hosts: alloc, and an extension whose commands write routes.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { extensionConfig } from '../support/backends-page.ts'
@@ -30,7 +30,7 @@ test('alloc is a lease and subnet.env with the interface’s MTU; nothing on the
   expect(await daemon.end('SIGTERM')).toMatchObject({ exitCode: 0 })
 })
 
-test('an extension’s commands connect two hosts: routes come and go with peers, a failing one is pending', async () => {
+test('an extension’s commands connect two hosts: routes come and go with peers, also with one that leaves while no daemon runs; a failing one is pending', async () => {
   const [first, second] = twoHosts()
   const mark = join(dirname(first.store), 'may-add')
   const seen = join(dirname(first.store), 'seen')
@@ -49,6 +49,8 @@ test('an extension’s commands connect two hosts: routes come and go with peers
   await here.ready(0)
   const there = startDaemon(second, ['--on-exit', 'remove'])
   await expect.poll(() => here.status?.pendingPeers, { timeout: 10_000 }).toBe(1)
+  const pending = { way: 'none', why: expect.stringContaining('SubnetAddCommand failed') }
+  await expect.poll(() => here.status?.peers[0]?.ways?.[0], { timeout: 10_000 }).toMatchObject(pending)
   expect(here.status).toMatchObject({ state: 'degraded', dataplane: 'commands' })
   writeFileSync(mark, '')
   await Promise.all([here.ready(1), there.ready(1)])
@@ -59,8 +61,16 @@ test('an extension’s commands connect two hosts: routes come and go with peers
   expect(readFileSync(seen, 'utf8')).toContain('I am 192.0.2.2')
   expect(await there.end('SIGTERM')).toMatchObject({ exitCode: 0 })
   expect(routeTo(second)).toBe('')
-  expect(await here.end('SIGTERM')).toMatchObject({ exitCode: 0 })
-  expect([routeTo(first), existsSync(first.subnetFile)]).toEqual(['', false])
+  // The peer leaves while nobody is there to see it.
+  await here.end('SIGKILL')
+  expect(routeTo(first)).not.toBe('')
+  rmSync(join(first.store, 'subnets', `${to.replace(/\.\d+$/, '.0')}-24`), { force: true })
+  const again = startDaemon(first, ['--on-exit', 'remove'])
+  await again.ready(0)
+  await expect.poll(() => routeTo(first), { timeout: 10_000 }).toBe('')
+  expect(again.complaints).toEqual([])
+  expect(await again.end('SIGTERM')).toMatchObject({ exitCode: 0 })
+  expect(existsSync(first.subnetFile)).toBe(false)
 })
 
 test('the extension of docs/backends.md connects two hosts without a shell, and leaves nothing', async () => {

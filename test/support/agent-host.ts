@@ -76,6 +76,7 @@ export function remote(store: LeaseStore): LeaseStore {
     renewal: store.renewal,
     remote: true,
     readNetworkConfig: () => store.readNetworkConfig(),
+    awaitNetworkConfig: (signal) => store.awaitNetworkConfig(signal),
     acquire: (request) => store.acquire(request),
     renew: (lease) => store.renew(lease),
     release: (lease) => store.release(lease),

@@ -148,7 +148,7 @@ Turning IPv6 on or off takes a restart of each node; nodes keep their IPv4 subne
 | file | what |
 |---|---|
 | \`/run/flannel/subnet.env\` (\`--subnet-file\`) | \`FLANNEL_NETWORK\`, \`FLANNEL_SUBNET\`, \`FLANNEL_MTU\`, \`FLANNEL_IPMASQ\`, with IPv6 also \`FLANNEL_IPV6_NETWORK\` and \`FLANNEL_IPV6_SUBNET\`: for CNI plugins and container engines. Written when the node forwards, and again when the MTU changes; one that tells of another subnet is removed first |
-| \`/var/lib/flannelette/\` (\`--state-dir\`) | MAC of the VTEP, own lease, last peers; \`status.json\`, rewritten when it changes; \`api.sock\`, the [local socket](operations.md#local-socket) |
+| \`/var/lib/flannelette/\` (\`--state-dir\`) | MAC of the VTEP, own lease, last peers, those that commands of an \`extension\` were told of; \`status.json\`, rewritten when it changes; \`api.sock\`, the [local socket](operations.md#local-socket) |
 | \`PREFIX/config\`, \`PREFIX/subnets/KEY\` in etcd | network config and leases, byte for byte as flannel writes them; a lease hangs on an etcd lease of 24 h, one without such is a reservation, which never expires |
 | \`DIR/config\`, \`DIR/subnets/KEY\` (\`--store file:DIR\`) | network config and leases; a lease file holds flannel's lease value in its first line, expiry and revision in its second |
 

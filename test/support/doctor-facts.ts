@@ -81,6 +81,12 @@ export function withIpv6(more: Partial<Facts> = {}, status: Partial<DaemonStatus
   return withStatus({ node, lease: { ...LEASE, ...half(1) }, peers, ...status }, facts)
 }
 
+/** What that adds to a place. */
+export const IPV6_PLACE = {
+  ipv6: true,
+  ipv6Tunnel: { device: 'flannel-v6.1', mtuBytes: 1430, overheadBytes: 70 },
+} as const
+
 /** The same with nothing but IPv6. */
 export function withIpv6Alone(more: Partial<Facts> = {}): Facts {
   const network = 'fd00:10:244::/48'

@@ -8,6 +8,7 @@ export const METRIC_NAMES: readonly string[] = [
   'batch_packets',
   'socket_dropped_datagrams_total',
   'forwarding_entries',
+  'pending_entries',
   'forwarding_generation',
   'lease_expiry_timestamp_seconds',
   'lease_conflicts',

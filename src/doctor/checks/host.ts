@@ -145,6 +145,10 @@ const peerRoutes: Check = {
     if (ways.length === 0) return [ok('no peer is to be reached by a route past the tunnel')]
     const unwell = ways.flatMap((one): Remark[] => {
       const what = `${one.subnet} (${one.publicIp})`
+      if (one.way === 'none' && view.status?.dataplane === 'commands') {
+        const remedy = 'correct what the command needs; the command itself stands in the network config'
+        return [warning(`${what} is pending: ${one.why}`, remedy)]
+      }
       if (one.way === 'none') return [error(`no route leads to ${what}: ${one.why}`, routeAdvice(one.why, one))]
       if (!isForeignRoute(one.why)) return []
       return [warning(`${what} is not reached past the tunnel: ${one.why}`, routeAdvice(one.why, one))]

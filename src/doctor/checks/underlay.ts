@@ -1,7 +1,5 @@
 // Checks of the interface that carries the tunnel: its sizes, its offloads, the UDP port and who may reach it.
 import { formatAddress } from '../../../dataplane/index.ts'
-import { overheadBytes } from '../../config/mtu.ts'
-import { IPV6_ECHO_HEADER_BYTES } from '../../host/echo.ts'
 import { chooseUnderlay } from '../../host/underlay-interface.ts'
 import type { PortSocket } from '../facts.ts'
 import { type FamilySide, saidOnce, tunnelFamilies } from '../family.ts'
@@ -103,23 +101,14 @@ const largePackets: Check = {
     const holes = answering.filter(isHole)
     if (holes.length === 0)
       return [ok(`no large packets vanish on the way to ${answering.map(({ publicIp }) => publicIp).join(', ')}`)]
-    return holes.map(({ publicIp, subnet, address, bytes }) => {
+    return holes.map(({ publicIp, subnet, bytes }) => {
       const message = `large packets to ${publicIp} (${subnet}) vanish: small ones are answered, those of ${bytes} bytes are not, and nobody names a limit`
-      const bySecondTunnel = publicIp.includes(':') && view.status?.node?.ipv6Device != null
-      const measure = bySecondTunnel ? byHand(address) : byCommand(publicIp)
-      const orTold = unlessTold({ outerDf: view.status?.outerDf ?? 'clear' })
+      const measure = `flannelette ping ${publicIp} measures it, flannelette doctor --peers for all peers`
+      const underlayFamily = publicIp.includes(':') ? 'IPv6' : 'IPv4'
+      const orTold = unlessTold({ outerDf: view.status?.outerDf ?? 'clear', underlayFamily })
       return error(message, `set Backend.MTU on all nodes to what the underlay passes${orTold}; ${measure}`)
     })
   },
-}
-
-const byCommand = (publicIp: string) =>
-  `flannelette ping ${publicIp} measures it, flannelette doctor --peers for all peers`
-
-/** Of two tunnels the commands measure that over IPv4. */
-function byHand(address: string): string {
-  const more = IPV6_ECHO_HEADER_BYTES + overheadBytes('vxlan', true)
-  return `ping -M do -s N ${address} finds the largest N that passes, and the underlay passes ${more} bytes more`
 }
 
 function isPodBridge(device: string) {

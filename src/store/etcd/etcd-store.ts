@@ -11,11 +11,12 @@ import type { Halves, Lease } from '../../lease/lease.ts'
 import type { Log } from '../../log.ts'
 import { leaseOf } from '../lease-book.ts'
 import type { AcquireRequest, LeaseNews, LeaseStore } from '../lease-store.ts'
-import type { EtcdCalls } from './calls.ts'
+import type { EtcdCalls, KeyRange, WatchMessage } from './calls.ts'
 import { EtcdConnection } from './connection.ts'
 import { LeasePairs } from './lease-pairs.ts'
 import { LeaseWatch } from './lease-watch.ts'
 import { LeaseWriter } from './lease-writer.ts'
+import { WatchSession } from './watch-session.ts'
 
 export interface EtcdStoreOptions {
   readonly clock: Clock
@@ -40,6 +41,7 @@ export class EtcdStore implements LeaseStore {
   readonly renewal = 'by-margin'
   readonly remote = true
   readonly #prefix: string
+  readonly #configKey: KeyRange
   readonly #calls: EtcdCalls
   readonly #options: EtcdStoreOptions
   readonly #pairs: LeasePairs
@@ -49,6 +51,7 @@ export class EtcdStore implements LeaseStore {
     this.name = name
     // One character a byte, as keys are everywhere below.
     this.#prefix = Buffer.from(prefix).toString('latin1')
+    this.#configKey = { from: `${this.#prefix}/config`, to: null }
     this.#calls = calls
     this.#options = options
     this.#pairs = new LeasePairs(this.#prefix, options.clock, options.log)
@@ -56,9 +59,27 @@ export class EtcdStore implements LeaseStore {
   }
 
   async readNetworkConfig(): Promise<string> {
-    const key = `${this.#prefix}/config`
-    const { pairs } = await this.#calls.range({ from: key, to: null })
-    return pairs[0]?.value ?? this.#missingConfig(key)
+    const { pairs } = await this.#calls.range(this.#configKey)
+    return pairs[0]?.value ?? this.#missingConfig(this.#configKey.from)
+  }
+
+  async awaitNetworkConfig(signal: AbortSignal): Promise<void> {
+    const session = new WatchSession(this.#options.clock, this.name)
+    const end = () => session.fail(new FlanneletteError('interrupted', 'the wait was ended'))
+    signal.addEventListener('abort', end)
+    try {
+      const { pairs, revision } = await this.#calls.range(this.#configKey)
+      if (pairs.length > 0 || signal.aborted) return
+      await session.open(this.#calls, this.#configKey, revision + 1)
+      const isPut = ({ events }: WatchMessage) => events.some(({ type }) => type === 'put')
+      while (!(await session.next()).some(isPut));
+    } catch {
+      // Whoever waits looks again by itself after a while, and hears then what is wrong.
+      if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve))
+    } finally {
+      signal.removeEventListener('abort', end)
+      end()
+    }
   }
 
   acquire(request: AcquireRequest): Promise<Lease> {

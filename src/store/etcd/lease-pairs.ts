@@ -14,6 +14,8 @@ export interface KnownPair {
   /** `null`: it is no lease, or none that can be read. */
   readonly lease: Lease | null
   readonly modRevision: number
+  /** The key, when what it holds now is no lease. */
+  readonly unreadable: SubnetKey | null
   /** A subnet that is somebody's, though nobody can say whose. */
   readonly blocked: readonly Prefix[]
 }
@@ -70,13 +72,15 @@ export class LeasePairs {
       return {
         lease: { ...key, attributes, expiresAtMs, revision: pair.modRevision },
         modRevision: pair.modRevision,
+        unreadable: null,
         blocked: [],
       }
     } catch (error) {
       const lease = before?.lease ?? null
       this.#complain(pair.key, (error as Error).message, lease !== null)
       const taken = key ?? keyInFrontOf(name)
-      return { lease, modRevision: pair.modRevision, blocked: taken === null || lease !== null ? [] : halvesOf(taken) }
+      const blocked = taken === null || lease !== null ? [] : halvesOf(taken)
+      return { lease, modRevision: pair.modRevision, unreadable: key, blocked }
     }
   }
 

@@ -1,7 +1,7 @@
 // All leases at one revision, by key: listed page by page, then kept up to date by events.
 import type { Prefix } from '../../../dataplane/index.ts'
 import { sortedLeases } from '../../lease/diff.ts'
-import type { Lease } from '../../lease/lease.ts'
+import type { Halves, Lease } from '../../lease/lease.ts'
 import { CompactedError, type EtcdCalls, type KeyValue, type WatchMessage } from './calls.ts'
 import type { KnownPair, LeasePairs } from './lease-pairs.ts'
 
@@ -32,6 +32,11 @@ export class LeaseTable {
     for (const { lease } of this.#known.values()) if (lease !== null) leases.push(lease)
     this.#sorted = sortedLeases(leases)
     return this.#sorted
+  }
+
+  /** Keys whose content is no lease. */
+  get unreadable(): readonly Halves[] {
+    return [...this.#known.values()].flatMap(({ unreadable }) => unreadable ?? [])
   }
 
   get blocked(): Prefix[] {

@@ -106,7 +106,8 @@ export class LeaseWatch {
   #snapshot(): LeaseNews {
     this.#connected = true
     this.#toldAway = null
-    return { type: 'snapshot', revision: this.#table.revision, leases: this.#table.leases }
+    const { revision, leases, unreadable } = this.#table
+    return { type: 'snapshot', revision, leases, ...(unreadable.length === 0 ? {} : { unreadable }) }
   }
 
   #disconnected(why: string): LeaseNews {

@@ -176,15 +176,21 @@ export class LeaseWriter {
     return null
   }
 
-  /** The key is gone. Puts it back unless somebody took some of the subnet meanwhile. */
+  /** The key is gone, or holds no lease. Puts it back unless somebody took some of the subnet meanwhile. */
   async #putBack(lease: Lease): Promise<Lease> {
-    const { table } = await this.#list()
+    const { table, pairs } = await this.#list()
     const other = table.leases.find((candidate) => collide(candidate, lease))
     if (other !== undefined) throw conflict(lease, other)
+    const key = this.#pairs.keyOf(lease)
+    const rubbish = pairs.find((pair) => pair.key === key)
     const written = await this.#write({
       key: lease,
       attributes: lease.attributes,
-      when: [{ ...this.#pairs.rivalsOf(lease), version: 0 }],
+      when: [
+        rubbish === undefined
+          ? { ...this.#pairs.rivalsOf(lease), version: 0 }
+          : { from: key, to: null, modRevision: rubbish.modRevision },
+      ],
       reservation: lease.expiresAtMs === null,
       readSince: table.revision + 1,
     })

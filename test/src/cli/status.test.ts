@@ -111,6 +111,25 @@ describe('one screen', () => {
     expect(lost).toMatch(/\ndevice +none of its own, MTU 1500\n/)
   })
 
+  test('names the peers that an extension’s command has not worked for, and quotes it', () => {
+    const [peer] = HEALTHY.peers
+    const why = 'SubnetAddCommand failed 3 times: exit code 2: no such device'
+    const pending = { ...peer!, ways: [{ subnet: peer!.subnet, way: 'none' as const, why }] }
+    const other = { ...peer!, publicIp: '192.0.2.4', subnet: '10.244.4.0/24', ways: [] }
+    const status = {
+      ...HEALTHY,
+      dataplane: 'commands',
+      driver: 'none',
+      peers: [pending, other],
+      pendingPeers: 1,
+    } as const
+    const text = textOf(status)
+    expect(text).toMatch(
+      /SUBNET +WAY .*\n192\.0\.2\.2 +10\.244\.2\.0\/24 +pending .*\n192\.0\.2\.4 +10\.244\.4\.0\/24 +- /,
+    )
+    expect(text).toContain(`warning: 10.244.2.0/24 (192.0.2.2) is pending: ${why}\n`)
+  })
+
   test('tells of drops no more than is counted', () => {
     expect(textOf({ ...HEALTHY, counters: {} })).toContain('dropped packets are not counted\n')
     const device = { 'outbound.dropped': 2, 'outbound.errors': 1, 'inbound.dropped': 0, 'inbound.errors': 0 }

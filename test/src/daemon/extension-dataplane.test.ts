@@ -1,11 +1,12 @@
 // The extension's commands as the daemon runs them: when, with which variables, and what becomes of a failure.
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { parseIpv4, parseIpv6 } from '../../../dataplane/wire/address.ts'
 import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import type { ExtensionCommands } from '../../../src/config/extension-commands.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'
 import { ChosenDataplane } from '../../../src/daemon/chosen-dataplane.ts'
 import { ExtensionDataplane } from '../../../src/daemon/extension-dataplane.ts'
+import { ToldPeers } from '../../../src/daemon/told-peers.ts'
 import type { CommandEnd, CommandRun, ConfiguredCommand } from '../../../src/host/configured-command.ts'
 import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import type { Lease } from '../../../src/lease/lease.ts'
@@ -13,6 +14,7 @@ import { CONFIG, ETH0, makeHost, started } from '../../support/agent-host.ts'
 import { FakeDataplane } from '../../support/fake-dataplane.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { RecordingLog } from '../../support/recording-log.ts'
+import { temporaryDirectory } from '../../support/temporary-directory.ts'
 import { settle, VirtualClock } from '../../support/virtual-clock.ts'
 
 const COMMANDS: ExtensionCommands = {
@@ -39,8 +41,12 @@ const LOCAL: LocalVtep = {
 }
 const OK: CommandEnd = { output: '', failure: null }
 
-/** Runs nothing: each command is remembered, and ends as `ends` says. */
-function scripted(commands: Partial<ExtensionCommands> = {}, ends: Record<string, CommandEnd> = {}) {
+/** Runs nothing: each command is remembered, and ends as `ends` says. With a directory peers are, too. */
+function scripted(
+  commands: Partial<ExtensionCommands> = {},
+  ends: Record<string, CommandEnd> = {},
+  directory: string | null = null,
+) {
   const runs: (ConfiguredCommand & CommandRun)[] = []
   const log = new RecordingLog()
   const clock = new VirtualClock()
@@ -49,7 +55,9 @@ function scripted(commands: Partial<ExtensionCommands> = {}, ends: Record<string
     return ends[command.text] ?? OK
   }
   const environment = { PATH: '/bin' }
-  const dataplane = new ExtensionDataplane({ commands: { ...COMMANDS, ...commands }, log, environment, clock, run })
+  const told = directory === null ? {} : { told: new ToldPeers(directory, log) }
+  const parts = { commands: { ...COMMANDS, ...commands }, log, environment, clock, run, ...told }
+  const dataplane = new ExtensionDataplane(parts)
   return { dataplane, runs, log, clock, ends }
 }
 
@@ -161,14 +169,34 @@ test('a peer whose command fails is pending, told of without secrets, and tried 
   await dataplane.replacePeers([extensionLease('10.5.2.0/24', '192.0.2.2')], 'first leases')
   await settle()
   expect(dataplane.pendingPeers()).toBe(1)
+  const [way] = [...(dataplane.ways() ?? [])]
+  expect(way).toEqual([
+    '10.5.2.0/24',
+    { way: 'none', why: expect.stringMatching(/^SubnetAddCommand failed: exit code 2: /) },
+  ])
   const [line] = log.of('peer-pending')
   expect(line?.message).toMatch(/^SubnetAddCommand for 10\.5\.2\.0\/24 failed, it is tried again: exit code 2: token: /)
-  expect(JSON.stringify(log.lines)).not.toContain('s3cret')
-  ends.add = OK
+  expect(JSON.stringify([log.lines, way])).not.toContain('s3cret')
   await clock.advance(500)
   await settle()
-  expect(dataplane.pendingPeers()).toBe(0)
+  expect(dataplane.ways()?.get('10.5.2.0/24')?.why).toMatch(/^SubnetAddCommand failed 2 times: exit code 2: /)
+  ends.add = OK
+  await clock.advance(1000)
+  await settle()
+  expect([dataplane.pendingPeers(), dataplane.ways()]).toEqual([0, null])
   expect(log.of('peer-programmed')).toHaveLength(1)
+})
+
+test('a peer whose command runs is pending with both of its subnets, and named by the first', async () => {
+  const { dataplane } = scripted({}, {}, null)
+  const dual = { ...extensionLease('10.5.2.0/24', '192.0.2.2'), ipv6Subnet: 'fd00:5:0:2::/64' }
+  void dataplane.replacePeers([dual], 'first leases')
+  expect([...dataplane.pendingSubnets()]).toEqual(['10.5.2.0/24', 'fd00:5:0:2::/64'])
+  expect([...(dataplane.ways() ?? [])]).toEqual([
+    ['10.5.2.0/24', { way: 'none', why: 'SubnetAddCommand has not ended yet' }],
+  ])
+  await settle()
+  expect([dataplane.pendingSubnets().size, dataplane.ways()]).toEqual([0, null])
 })
 
 test('leaving for good removes the peers; a plain stop leaves them', async () => {
@@ -182,6 +210,60 @@ test('leaving for good removes the peers; a plain stop leaves them', async () =>
     await dataplane.stop(mode)
     expect(runs.map(({ text }) => text)).toEqual(expected)
   }
+})
+
+describe('peers of the last run', () => {
+  const PEERS = [2, 3, 4].map((n) => extensionLease(`10.5.${n}.0/24`, `192.0.2.${n}`, `key ${n}`))
+
+  /** A run on this state directory: what it runs for peers, with what they are told on standard input. */
+  async function runWith(directory: string, peers: readonly Lease[], ends: Record<string, CommandEnd> = {}) {
+    const node = scripted({ postStartup: null }, ends, directory)
+    await node.dataplane.start(LOCAL)
+    await node.dataplane.replacePeers(peers, 'first leases')
+    await settle()
+    const ran = () => node.runs.map(({ text, input }) => `${text} ${input.trim()}`).sort()
+    return { ...node, ran }
+  }
+
+  test('that left while no daemon ran are removed once, with what they had said; the others are added as ever', async () => {
+    const directory = temporaryDirectory()
+    const first = await runWith(directory, PEERS)
+    await first.dataplane.stop('keep')
+    const changed = extensionLease('10.5.3.0/24', '192.0.2.3', 'new key')
+    const second = await runWith(directory, [PEERS[0]!, changed])
+    expect(second.ran()).toEqual(['add key 2', 'add new key', 'remove key 3', 'remove key 4'])
+    const { variables } = second.runs.find(({ input }) => input === 'key 4\n')!
+    expect(variables).toMatchObject({ SUBNET: '10.5.4.0/24', PUBLIC_IP: '192.0.2.4' })
+    await second.dataplane.stop('keep')
+    const third = await runWith(directory, [PEERS[0]!, changed])
+    expect([third.ran(), third.log.of('state-unreadable')]).toEqual([['add key 2', 'add new key'], []])
+  })
+
+  test('that a killed run was adding are known, too', async () => {
+    const directory = temporaryDirectory()
+    const first = scripted({ postStartup: null }, {}, directory)
+    first.ends.add = { output: '', failure: 'killed' }
+    await first.dataplane.replacePeers(PEERS, 'first leases')
+    await settle()
+    expect((await runWith(directory, [])).ran()).toEqual(['remove key 2', 'remove key 3', 'remove key 4'])
+  })
+
+  test('whose removal fails are tried four times in a run, and not by the next one', async () => {
+    const directory = temporaryDirectory()
+    await (await runWith(directory, PEERS.slice(0, 1))).dataplane.stop('keep')
+    const second = await runWith(directory, [], { remove: { output: 'no such route', failure: 'exit code 2' } })
+    await second.clock.advance(120_000)
+    expect(second.ran()).toEqual(Array(4).fill('remove key 2'))
+    expect(second.log.of('peer-pending').at(-1)?.message).toContain('given up')
+    await second.dataplane.stop('keep')
+    expect((await runWith(directory, [])).ran()).toEqual([])
+  })
+
+  test('are forgotten when a run has removed all at its end', async () => {
+    const directory = temporaryDirectory()
+    await (await runWith(directory, PEERS)).dataplane.stop('remove')
+    expect((await runWith(directory, [])).ran()).toEqual([])
+  })
 })
 
 test('the lease of a node has the data as a JSON string, type extension, and the interface’s MTU in subnet.env', async () => {

@@ -10,6 +10,7 @@ const NONE: MetricFacts = {
   version: '1.2.3',
   counters: {},
   forwardingEntries: 0,
+  pendingEntries: 0,
   generation: 0,
   leaseExpiry: null,
   conflicts: 0,
@@ -90,6 +91,14 @@ test('what is not known yet is not there; a reservation never ends', async () =>
   const lines = await page({ leaseExpiry: Number.POSITIVE_INFINITY, storeLastSuccess: 12.5 })
   expect(lines).toContain('flannelette_lease_expiry_timestamp_seconds +Inf')
   expect(lines).toContain('flannelette_store_last_success_timestamp_seconds 12.5')
+})
+
+test('prefixes that are forwarded by, and those that are pending, are two numbers', async () => {
+  const lines = await page({ forwardingEntries: 7, pendingEntries: 2 })
+  expect([...valuesOf(lines, 'forwarding_entries'), ...valuesOf(lines, 'pending_entries')]).toEqual([
+    'flannelette_forwarding_entries 7',
+    'flannelette_pending_entries 2',
+  ])
 })
 
 test('a peer has a path MTU while the way to it is limited', async () => {

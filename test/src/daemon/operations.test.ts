@@ -1,13 +1,22 @@
 // What a scrape is told of the forwarding table.
 import { expect, test } from 'vitest'
-import { entriesInForce } from '../../../src/daemon/operations.ts'
+import { countEntries } from '../../../src/daemon/operations.ts'
 
-test('each half of a peer counts as an entry, unless it is not programmed yet', () => {
-  const peers = [
-    { subnet: '10.244.2.0/24', ipv6Subnet: 'fd00:1:2::/64' },
-    { subnet: '10.244.3.0/24', ipv6Subnet: null },
-  ]
-  expect(entriesInForce(peers, new Set())).toBe(3)
-  expect(entriesInForce(peers, new Set(['fd00:1:2::/64']))).toBe(2)
-  expect(entriesInForce(peers, new Set(['10.244.2.0/24', 'fd00:1:2::/64', '10.244.3.0/24']))).toBe(0)
+const PEERS = [
+  { subnet: '10.244.2.0/24', ipv6Subnet: 'fd00:1:2::/64' },
+  { subnet: '10.244.3.0/24', ipv6Subnet: null },
+  { subnet: 'fd00:1:4::/64', ipv6Subnet: 'fd00:1:4::/64' },
+]
+
+test.each([
+  ['all are programmed', [], { inForce: 4, pending: 0 }],
+  ['an IPv6 half is not', ['fd00:1:2::/64'], { inForce: 3, pending: 1 }],
+  [
+    'nor are the others',
+    PEERS.flatMap(({ subnet, ipv6Subnet }) => [subnet, ipv6Subnet ?? '']),
+    { inForce: 0, pending: 4 },
+  ],
+  ['who is pending is no peer any more', ['10.244.99.0/24'], { inForce: 4, pending: 0 }],
+])('each half of a peer is an entry, in force or pending: %s', (_, pending, expected) => {
+  expect(countEntries(PEERS, new Set(pending))).toEqual(expected)
 })

@@ -43,11 +43,11 @@ test('peers that are there at the start are added, and counted as pending until 
   const { want, end, started, commands } = bench()
   await want({ a: 'a1', b: 'b1' })
   expect(started).toEqual(['add a1', 'add b1'])
-  expect(commands.pending.length).toBe(2)
+  expect(commands.pending.size).toBe(2)
   await end('add b1')
-  expect(commands.pending.length).toBe(1)
+  expect(commands.pending.size).toBe(1)
   await end('add a1')
-  expect(commands.pending.length).toBe(0)
+  expect(commands.pending.size).toBe(0)
 })
 
 test('the same set again runs nothing; a peer that is gone is removed', async () => {
@@ -59,7 +59,7 @@ test('the same set again runs nothing; a peer that is gone is removed', async ()
   await want({ b: 'b1' })
   expect(started).toEqual(['add a1', 'add b1', 'remove a1'])
   await end('remove a1')
-  expect(commands.pending.length).toBe(0)
+  expect(commands.pending.size).toBe(0)
 })
 
 test('a peer that changed is removed as it was and added as it is', async () => {
@@ -78,7 +78,7 @@ test('a failure is told and tried again, later each time, and nobody else waits 
   await end('add b1')
   await end('add a1', 'exit code 1')
   expect(events).toEqual([{ peer: 'a', what: 'add', failure: 'exit code 1', failures: 1, givenUp: false }])
-  expect(commands.pending.length).toBe(1)
+  expect(commands.pending.size).toBe(1)
   await clock.advance(499)
   expect(started.filter((one) => one === 'add a1')).toHaveLength(1)
   await clock.advance(1)
@@ -90,7 +90,26 @@ test('a failure is told and tried again, later each time, and nobody else waits 
   await settled()
   await end('add a1')
   expect(events.at(-1)).toEqual({ peer: 'a', what: 'add', failure: null, failures: 2, givenUp: false })
-  expect(commands.pending.length).toBe(0)
+  expect(commands.pending.size).toBe(0)
+})
+
+test('a pending peer is told of with its last command and what that has come to', async () => {
+  const { want, end, commands, clock, settled } = bench()
+  const pendingA = () => commands.pending.get('a')
+  await want({ a: 'a1', b: 'b1' })
+  await end('add b1')
+  expect([...commands.pending.keys()]).toEqual(['a'])
+  expect(pendingA()).toEqual({ peer: 'a1', what: 'add', failure: null, failures: 0 })
+  await end('add a1', 'exit code 1')
+  await clock.advance(500)
+  await settled()
+  await end('add a1', 'exit code 3')
+  expect(pendingA()).toEqual({ peer: 'a1', what: 'add', failure: 'exit code 3', failures: 2 })
+  await want({ a: 'a2', b: 'b1' })
+  expect(pendingA()).toEqual({ peer: 'a2', what: 'remove', failure: null, failures: 0 })
+  await end('remove a1')
+  await end('add a2')
+  expect(commands.pending.size).toBe(0)
 })
 
 test('the longest pause is a minute', async () => {
@@ -115,7 +134,7 @@ test('what changes while a command runs is looked at when it has ended', async (
   await end('remove a1')
   await end('add a3')
   expect(started).toEqual(['add a1', 'remove a1', 'add a3'])
-  expect(commands.pending.length).toBe(0)
+  expect(commands.pending.size).toBe(0)
 })
 
 test('news of a peer ends the pause that an older failure has brought', async () => {
@@ -153,6 +172,55 @@ test('sixteen commands run at a time, the others as places become free', async (
   await end('add p3')
   await end('add p7', 'no')
   expect(started).toHaveLength(18)
+})
+
+test('of the peers of an earlier run those that left are removed, those that stay added, and changed ones both', async () => {
+  const { want, end, started, commands, settled } = bench()
+  commands.recall(new Map(Object.entries({ stays: 's1', leaves: 'l1', changes: 'c1' })))
+  await settled()
+  expect(started).toEqual([])
+  await want({ stays: 's1', changes: 'c2', comes: 'n1' })
+  expect([...started].sort()).toEqual(['add n1', 'add s1', 'remove c1', 'remove l1'])
+  expect(commands.pending.size).toBe(3)
+  await end('remove c1')
+  await end('remove l1')
+  for (const add of ['add s1', 'add c2', 'add n1']) await end(add)
+  await want({ stays: 's1', changes: 'c2', comes: 'n1' })
+  expect([started.length, commands.pending.size]).toEqual([5, 0])
+})
+
+test('a removal of an earlier run’s peer that runs, or waits to be tried again, is not begun twice', async () => {
+  const { want, end, started, commands, clock, settled } = bench()
+  commands.recall(new Map([['leaves', 'l1']]))
+  await want({})
+  await want({ comes: 'n1' })
+  await end('remove l1', 'exit code 2')
+  await want({})
+  expect(started.filter((one) => one === 'remove l1')).toHaveLength(1)
+  await clock.advance(500)
+  await settled()
+  await end('remove l1')
+  await clock.advance(120_000)
+  expect(started.filter((one) => one === 'remove l1')).toHaveLength(2)
+})
+
+test('an earlier run’s peer that is back before its removal has ended is added behind it', async () => {
+  const { want, end, started, commands } = bench()
+  commands.recall(new Map([['a', 'a1']]))
+  await want({})
+  await want({ a: 'a1' })
+  await end('remove a1')
+  await end('add a1')
+  expect(started).toEqual(['remove a1', 'add a1'])
+})
+
+test('the end removes the peers of an earlier run as well', async () => {
+  const { end, commands, settled, started } = bench()
+  commands.recall(new Map([['a', 'a1']]))
+  const failures = commands.removeAll()
+  await settled()
+  await end('remove a1')
+  expect([await failures, started]).toEqual([new Map(), ['remove a1']])
 })
 
 test('the end removes what is present, also what was half added, and runs nothing afterwards', async () => {

@@ -1,6 +1,9 @@
 // The network config of a start: what is waited for, what is bridged by the kept one, and what is said meanwhile.
 import { describe, expect, test } from 'vitest'
+import { EtcdStore } from '../../../src/store/etcd/etcd-store.ts'
+import { MeteredStore } from '../../../src/store/metered-store.ts'
 import { CONFIG, makeHost, remote, started } from '../../support/agent-host.ts'
+import { StubEtcd } from '../../support/stub-etcd.ts'
 
 describe('a start', () => {
   test('waits for a config that is not there yet, ever less often, and goes on when it comes', async () => {
@@ -12,7 +15,53 @@ describe('a start', () => {
     expect(host.log.of('config-missing')).toHaveLength(6)
     expect(host.env()).toBeNull()
     host.shared.config = CONFIG
-    await host.clock.advance(30_000)
+    await host.clock.advance(1000)
+    await starting
+    expect(agent.state).toBe('ready')
+  })
+
+  test('is not hurried by a config that comes and goes', async () => {
+    const host = makeHost(null)
+    const store = new MeteredStore(
+      host.shared.open(() => 0),
+      host.clock,
+    )
+    const { agent } = host.boot({ store })
+    const starting = agent.start()
+    await host.clock.advance(20_000)
+    const looks = () => store.operations.find(({ operation }) => operation === 'config')!
+    const before = looks().failed
+    for (let time = 0; time < 100; time++) {
+      host.shared.config = CONFIG
+      await host.clock.advance(10)
+      host.shared.config = null
+      await host.clock.advance(90)
+    }
+    expect(looks().failed - before).toBeLessThanOrEqual(20)
+    host.shared.config = CONFIG
+    await host.clock.advance(1000)
+    await starting
+  })
+
+  test('is over while it waits for a config, at once', async () => {
+    const host = makeHost(null)
+    const { agent } = host.boot()
+    const starting = agent.start()
+    await host.clock.advance(20_000)
+    await Promise.all([expect(starting).rejects.toMatchObject({ code: 'config-missing' }), agent.stop('keep')])
+    expect(host.clock.timers).toBe(0)
+  })
+
+  test('on etcd goes on within a second of the config, though it looks by itself every 30 s only', async () => {
+    const host = makeHost(null)
+    const etcd = new StubEtcd(host.clock)
+    const store = new EtcdStore('etcd', '/net', etcd, { clock: host.clock, log: host.log, random: () => 0 })
+    const { agent } = host.boot({ store })
+    const starting = agent.start()
+    await host.clock.advance(40_000)
+    expect(host.log.of('config-missing')).toHaveLength(6)
+    etcd.put('/net/config', CONFIG)
+    await host.clock.advance(1000)
     await starting
     expect(agent.state).toBe('ready')
   })

@@ -45,6 +45,12 @@ const tun = (more: Parameters<typeof link>[1]) => links({ ...LINKS[2]!, ...more 
 const withWay = (way: 'direct' | 'tunnel' | 'none', why = '') =>
   withStatus({ peers: [peer(2, { ways: [{ subnet: '10.244.2.0/24', way, why }] })] as never })
 
+const pendingOfExtension = (why: string) =>
+  withStatus({
+    dataplane: 'commands',
+    peers: [peer(2, { ways: [{ subnet: '10.244.2.0/24', way: 'none', why }] })] as never,
+  })
+
 const UNDERLAY: readonly Row[] = [
   ['underlay-interface', 'gone', healthy({ links: without('eth0') }), 'error', /eth0 is gone/],
   ['underlay-interface', 'down', healthy({ links: eth0({ flags: [] }) }), 'error', /is down/],
@@ -231,6 +237,13 @@ const HOST: readonly Row[] = [
     withWay('tunnel', 'a route that is not ours is in the way: 10.244.2.0/24 dev br-1'),
     'warning',
     /is not reached past the tunnel: a route that is not ours/,
+  ],
+  [
+    'peer-routes',
+    'an extension’s command that fails',
+    pendingOfExtension('SubnetAddCommand failed: exit code 2: no such device'),
+    'warning',
+    /10\.244\.2\.0\/24 \(192\.0\.2\.2\) is pending: SubnetAddCommand failed: exit code 2/,
   ],
   ['network-route', 'over the underlay', withNode({ network: '192.0.0.0/16' }), 'error', /own address/],
   [

@@ -7,13 +7,13 @@ import { findTarget } from '../../../src/doctor/target.ts'
 import { NOW, peer, withStatus } from '../../support/doctor-facts.ts'
 
 const HOST_GW: LadderPlace = {
-  ...{ underlayInterface: 'eth0', underlayMtuBytes: 1500, overlayDevice: '', overlayMtuBytes: 1500 },
-  ...{ overheadBytes: 0, port: 0, ipv6: false, ipv6Device: '', outerDf: 'clear' },
+  ...{ underlayFamily: 'IPv4', underlayInterface: 'eth0', underlayMtuBytes: 1500 },
+  ...{ overlayDevice: '', overlayMtuBytes: 1500 },
+  ...{ overheadBytes: 0, port: 0, ipv6: false, ipv6Tunnel: null, outerDf: 'clear' },
 }
 const DIRECT: LadderPlace = {
   ...HOST_GW,
   overlayDevice: 'flannel.1',
-  ipv6Device: 'flannel.1',
   overlayMtuBytes: 1450,
   overheadBytes: 50,
   port: 8472,

@@ -4,78 +4,15 @@ import { climb } from '../../../src/doctor/ladder.ts'
 import { judgeSizes } from '../../../src/doctor/ladder-sizes.ts'
 import type { NodeView } from '../../../src/doctor/node-view.ts'
 import { askPeers, judgePeers } from '../../../src/doctor/peer-matrix.ts'
-import type { LadderPlace, LadderTools, Rung } from '../../../src/doctor/rung.ts'
+import type { LadderPlace, Rung } from '../../../src/doctor/rung.ts'
 import { findTarget } from '../../../src/doctor/target.ts'
-import type { EchoResult } from '../../../src/host/echo.ts'
-import {
-  healthy,
-  NOW,
-  neverRun,
-  peer,
-  status,
-  withIpv6,
-  withoutDaemon,
-  withStatus,
-} from '../../support/doctor-facts.ts'
+import { type Network, PLACE, tools } from '../../support/described-network.ts'
+import { healthy, neverRun, peer, status, withoutDaemon, withStatus } from '../../support/doctor-facts.ts'
 
-const PLACE: LadderPlace = {
-  underlayInterface: 'eth0',
-  underlayMtuBytes: 1500,
-  overlayDevice: 'flannel.1',
-  overlayMtuBytes: 1450,
-  overheadBytes: 50,
-  port: 8472,
-  outerDf: 'clear',
-  ipv6: false,
-  ipv6Device: 'flannel.1',
-}
-
-/** The same with DF set. */
+/** As PLACE, with DF set. */
 const TELLING: LadderPlace = { ...PLACE, outerDf: 'set' }
 
-interface Network {
-  /** Addresses that answer. */
-  readonly answers: readonly string[]
-  /** Largest packet that passes to each, bytes; default everything. */
-  readonly limits?: Readonly<Record<string, number>>
-  readonly refused?: boolean
-  readonly refusal?: string
-  /** Answers to each series of echoes. */
-  readonly received?: number
-  /** Whether a packet that is too large is answered with the limit. */
-  readonly tells?: boolean
-  /** By which this host sends into the tunnel. */
-  readonly device?: string | null
-}
-
 const ALL = ['192.0.2.2', '10.244.2.0', '10.244.2.1']
-
-function tools({
-  answers,
-  limits = {},
-  refused = false,
-  refusal = '',
-  received,
-  tells = false,
-  device = 'flannel.1',
-}: Network): LadderTools {
-  return {
-    echo: async (address, { count, packetBytes = 84, dontFragment = false }): Promise<EchoResult> => {
-      const tooBig = dontFragment && packetBytes > (limits[address] ?? 65535)
-      const comes = answers.includes(address) && !tooBig ? Math.min(count, received ?? count) : 0
-      return {
-        sent: count,
-        received: comes,
-        averageMs: comes > 0 ? 0.25 : null,
-        tooBig: tooBig && tells ? { limitBytes: limits[address]!, by: null } : null,
-        refusal: comes > 0 ? '' : refusal,
-      }
-    },
-    askUdpPort: async () => (refused ? 'refused' : 'silent'),
-    deviceTo: async () => device,
-    now: () => NOW,
-  }
-}
 
 async function ladder(network: Network, word = '192.0.2.2', view: NodeView = healthy().view, place = PLACE) {
   const target = findTarget(word, view)
@@ -259,26 +196,6 @@ describe('with IPv6 on both ends', () => {
     const rungs = await climbed(ALL)
     expect(verdicts(rungs)).toBe('good good good bad good good')
     expect(rungOf(rungs, 'vtep-ipv6').next).toMatch(/IPv4 passes, so look at IPv6 on 192\.0\.2\.2/)
-  })
-
-  describe('with a tunnel of its own', () => {
-    const place = { ...PLACE, ipv6: true, ipv6Device: 'flannel-v6.1' }
-    const [vtep, underlay] = ['fd00:10:244:2::', '2001:db8::2']
-    const climbed = (...answers: string[]) =>
-      ladder({ answers: [...ALL, ...answers] }, '192.0.2.2', withIpv6().view, place)
-
-    test.each([
-      ['all answer', [underlay, vtep], 'good good', null],
-      ['ICMP is blocked, the tunnel works', [vtep], 'unproven good', null],
-      ['the tunnel is blocked', [underlay], 'good bad', null],
-      ['nothing answers', [], 'bad bad', /neither ICMP nor the tunnel answers: is 2001:db8::2 up\? .*\(icmp6 or udp/],
-    ] as const)('its underlay is a rung as well: %s', async (_, answers, expected, next) => {
-      const rungs = await climbed(...answers)
-      const names = ['store', 'underlay', 'vtep', 'underlay-ipv6', 'vtep-ipv6', 'sizes', 'pod-side']
-      expect(rungs.map(({ name }) => name)).toEqual(names)
-      expect(verdicts(rungs.slice(3, 5))).toBe(expected)
-      if (next !== null) expect(rungOf(rungs, 'underlay-ipv6').next).toMatch(next)
-    })
   })
 
   test('a node without IPv6 does not ask', async () => {

@@ -1,15 +1,17 @@
 // The quick look for a hole in the MTU: who is asked, what for, how long, and what is said of it.
 import { describe, expect, test } from 'vitest'
+import { examine } from '../../../src/doctor/checks/all.ts'
 import { lookAtLargePackets, PEERS_ASKED } from '../../../src/doctor/large-packets.ts'
 import type { PeerView } from '../../../src/doctor/node-view.ts'
 import type { LadderPlace } from '../../../src/doctor/rung.ts'
 import type { EchoOptions, EchoResult } from '../../../src/host/echo.ts'
-import { healthy, look, peer, withIpv6, withStatus } from '../../support/doctor-facts.ts'
+import { healthy, IPV6_PLACE, look, peer, withIpv6, withStatus } from '../../support/doctor-facts.ts'
 import { expectFinding, type Row } from '../../support/expect-finding.ts'
 
 const PLACE: LadderPlace = {
-  ...{ underlayInterface: 'eth0', underlayMtuBytes: 1500, overlayDevice: 'flannel.1', overlayMtuBytes: 1450 },
-  ...{ overheadBytes: 50, port: 8472, outerDf: 'set', ipv6: false, ipv6Device: 'flannel.1' },
+  ...{ underlayFamily: 'IPv4', underlayInterface: 'eth0', underlayMtuBytes: 1500 },
+  ...{ overlayDevice: 'flannel.1', overlayMtuBytes: 1450 },
+  ...{ overheadBytes: 50, port: 8472, outerDf: 'set', ipv6: false, ipv6Tunnel: null },
 }
 
 interface Asked {
@@ -58,7 +60,7 @@ describe('who is asked', () => {
 
   test('both VTEPs of a peer with two tunnels, each by its own MTU', async () => {
     const { asked, echo } = network(9000)
-    await lookAtLargePackets(withIpv6().view, { ...PLACE, ipv6: true, ipv6Device: 'flannel-v6.1' }, { echo })
+    await lookAtLargePackets(withIpv6().view, { ...PLACE, ...IPV6_PLACE }, { echo })
     const large = asked.flatMap(({ address, options: { packetBytes } }) =>
       packetBytes ? [[address, packetBytes]] : [],
     )
@@ -115,4 +117,12 @@ const ROWS: readonly Row[] = [
 
 describe('what doctor says', () => {
   test.each(ROWS)('%s: %s', (id, _what, facts, severity, message) => expectFinding(id, facts, severity, message))
+
+  test('a hole over IPv6 is measured by the same commands, and not mended by cutting', () => {
+    const wide = { ...hole, publicIp: '2001:db8::2', subnet: 'fd00:10:244:2::/64', bytes: 1430 }
+    const [finding] = examine(withIpv6({ largePackets: looked(wide) })).filter(({ check }) => check === 'large-packets')
+    expect(finding?.message).toMatch(/^large packets to 2001:db8::2 .* those of 1430 bytes are not/)
+    expect(finding?.remedy).toMatch(/let ICMPv6 "packet too big" .*; flannelette ping 2001:db8::2 measures it/)
+    expect(finding?.remedy).not.toMatch(/outer-df/)
+  })
 })

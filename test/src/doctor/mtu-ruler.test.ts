@@ -34,6 +34,20 @@ describe('the ruler', () => {
     expect(await measure(1450, path(SMALLEST_BYTES - 1, false).ask)).toMatchObject({ largestBytes: null })
   })
 
+  test('finds it although the answer to any one question is late', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 576, max: 8999 }), fc.integer({ min: 0, max: 40 }), async (limit, late) => {
+        const { asked, ask } = path(limit, false)
+        const losing = async (bytes: number): Promise<SizeAnswer> => {
+          const isLate = asked.length === late
+          const answer = await ask(bytes)
+          return isLate ? { passes: false, limitBytes: null } : answer
+        }
+        expect(await measure(9000, losing)).toMatchObject({ largestBytes: limit })
+      }),
+    )
+  })
+
   test('ends, and believes the largest that passed, whatever is lost', async () => {
     const answers = fc.infiniteStream(fc.boolean())
     await fc.assert(

@@ -1,10 +1,9 @@
-// What doctor and ping read: firewall listings, outputs of programs, ping's words.
+// What doctor and ping read: firewall listings, outputs of programs.
 import { describe, expect, test } from 'vitest'
 import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/index.ts'
 import { optionOf } from '../../../src/daemon/daemon-words.ts'
 import { admitsPort, chainsOfIptables, chainsOfNft, dropsPort, forwards } from '../../../src/doctor/firewall-chains.ts'
 import { parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
-import { parseEcho } from '../../../src/host/echo.ts'
 
 const NETWORK = parsePrefix('10.244.0.0/16')!
 const DEVICES = ['flannel.1', 'cni0']
@@ -168,40 +167,4 @@ test.each([
   [['run', '--docker-opts-files=/d', 'docker-opts-file'], null],
 ])('a command line: %j gives the flag %j', (words, value) => {
   expect(optionOf(words, 'docker-opts-file')).toBe(value)
-})
-
-describe("ping's words", () => {
-  const counts = '3 packets transmitted, 0 received, +3 errors, 100% packet loss, time 2ms'
-
-  test.each([
-    [
-      'answers',
-      '3 packets transmitted, 3 received, 0% packet loss\nrtt min/avg/max/mdev = 0.1/0.2/0.3/0.0 ms',
-      { received: 3, averageMs: 0.2, tooBig: null, refusal: '' },
-    ],
-    ['silence', counts, { sent: 3, received: 0, averageMs: null, tooBig: null, refusal: '' }],
-    [
-      'too big for the device',
-      `ping: local error: message too long, mtu=1450\n${counts}`,
-      { tooBig: { limitBytes: 1450, by: null }, refusal: '' },
-    ],
-    [
-      'too big for a router',
-      `From 192.0.2.9 icmp_seq=1 Frag needed and DF set (mtu = 1400)\n${counts}`,
-      { tooBig: { limitBytes: 1400, by: '192.0.2.9' }, refusal: '' },
-    ],
-    [
-      'unreachable',
-      `From 192.0.2.9 icmp_seq=1 Destination Host Unreachable\n${counts}`,
-      { refusal: 'Destination Host Unreachable from 192.0.2.9' },
-    ],
-    ['forbidden', `ping: sendmsg: Operation not permitted\n${counts}`, { refusal: 'Operation not permitted' }],
-    ['no route', 'ping: connect: Network is unreachable', { sent: 0, refusal: 'Network is unreachable' }],
-  ])('%s', (_, output, expected) => {
-    expect(parseEcho(output)).toMatchObject(expected)
-  })
-
-  test('no ping at all', () => {
-    expect(parseEcho('ping: x: Name or service not known')).toBeNull()
-  })
 })

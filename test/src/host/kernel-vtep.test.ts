@@ -1,6 +1,8 @@
 // The kernel VTEP against tables that refuse: nobody waits for a peer that cannot be programmed, and it is tried again.
 import { describe, expect, test } from 'vitest'
 import type { Timer } from '../../../src/clock.ts'
+import { countEntries } from '../../../src/daemon/operations.ts'
+import { leaseStatus } from '../../../src/daemon/status-file.ts'
 import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import type { BatchFailure, IpTool } from '../../../src/host/ip.ts'
 import { deviceCounters, type KernelTables } from '../../../src/host/kernel-tables.ts'
@@ -153,6 +155,17 @@ describe('the kernel VTEP', () => {
     await retry()
     expect(routes()).toContain('ip route add 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink proto 142')
     expect([vtep.pendingPeers(), vtep.ways()]).toEqual([0, null])
+  })
+
+  test('has one of the metrics for peers that are forwarded to, and another for those that wait', async () => {
+    const { tables, vtep, retry } = await started()
+    const entries = () => countEntries([HOST2, HOST3].map(leaseStatus), vtep.pendingSubnets())
+    tables.refuses = (command) => command.includes('10.244.2.0')
+    await vtep.replacePeers([HOST2, HOST3], 'test')
+    expect(entries()).toEqual({ inForce: 1, pending: 1 })
+    tables.refuses = () => false
+    await retry()
+    expect(entries()).toEqual({ inForce: 2, pending: 0 })
   })
 
   test('takes a wrong route of ours away where the kernel does not replace it, in the same pass', async () => {

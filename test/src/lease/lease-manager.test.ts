@@ -88,6 +88,7 @@ function recorded(store: LeaseStore, clock: VirtualClock, calls: Call[]): LeaseS
     renewal: store.renewal,
     remote: store.remote,
     readNetworkConfig: () => store.readNetworkConfig(),
+    awaitNetworkConfig: (signal) => store.awaitNetworkConfig(signal),
     acquire: (request) => store.acquire(request),
     renew: (lease) => {
       calls.push({ name: 'renew', atMs: clock.bootMs() })

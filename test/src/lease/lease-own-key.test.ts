@@ -1,9 +1,9 @@
-// What became of the own key while nobody looked: behind a compaction, and while the machine slept. A manager on the
-// store for etcd, and an etcd in memory.
+// What became of the own key: behind a compaction, while the machine slept, and when somebody overwrote it with what is
+// no lease. A manager on the store for etcd, and an etcd in memory.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'
-import type { FlanneletteError } from '../../../src/errors.ts'
+import { FlanneletteError } from '../../../src/errors.ts'
 import type { Lease } from '../../../src/lease/lease.ts'
 import { LeaseManager } from '../../../src/lease/lease-manager.ts'
 import { EtcdStore } from '../../../src/store/etcd/etcd-store.ts'
@@ -85,6 +85,101 @@ describe('behind a compaction', () => {
       [expect.stringContaining('192.0.2.9')],
     ])
     expect(await stored()).toMatchObject({ value: THEIRS, leaseId: '7' })
+  })
+})
+
+describe('something that is no lease on the own key', () => {
+  const writes = (etcd: StubEtcd) => etcd.asked.filter((call) => call === 'commit').length
+
+  test.each(['', 'rubbish', '{"PublicIP":', '{"PublicIP":"999.1.1.1"}', '[]', '\u0000\u00ff'])(
+    'is told once and overwritten within a second: %j',
+    async (rubbish) => {
+      const { clock, etcd, log, manager, losses, snapshots, stored } = await holding()
+      etcd.put(KEY, rubbish, null)
+      await clock.advance(1000)
+      expect(log.of('lease-overwritten').map(({ level }) => level)).toEqual(['warn'])
+      const pair = await stored()
+      expect([pair?.value, pair?.leaseId]).toEqual([formatLeaseValue(OWN), expect.stringMatching(/^1\d+$/)])
+      expect([manager.state, losses, manager.lease.revision]).toEqual(['held', [], pair?.modRevision])
+      const { length } = etcd.asked
+      await clock.advance(60_000)
+      expect(etcd.asked.slice(length).filter((call) => call === 'commit')).toEqual([])
+      expect(snapshots.at(-1)?.map(({ subnet }) => formatPrefix(subnet!))).toEqual([SUBNET])
+    },
+  )
+
+  test('that comes again each second is answered at most twice in half a minute, and in the end overwritten', async () => {
+    const { clock, etcd, losses, stored } = await holding()
+    const before = writes(etcd)
+    for (let second = 0; second < 120; second++) {
+      etcd.put(KEY, `rubbish ${second}`)
+      await clock.advance(1000)
+    }
+    expect(writes(etcd) - before).toBeLessThanOrEqual(2 * 2 * (120 / 30 + 1)) // each renewal is tried as such first
+    await clock.advance(30_000)
+    expect([losses, (await stored())?.value]).toEqual([[], formatLeaseValue(OWN)])
+  })
+
+  test('behind a compaction is overwritten as well', async () => {
+    const { log, stored, behindCompaction, etcd } = await holding()
+    await behindCompaction(() => etcd.put(KEY, 'rubbish'))
+    expect([log.of('lease-overwritten').length, log.of('lease-gone')]).toEqual([1, []])
+    expect((await stored())?.value).toBe(formatLeaseValue(OWN))
+  })
+
+  test('over another node’s claim does not give the subnet back to us', async () => {
+    const { clock, etcd, manager, losses, stored } = await holding()
+    etcd.breakStreams()
+    etcd.put(KEY, THEIRS, '7')
+    etcd.put(KEY, 'rubbish')
+    await clock.advance(10_000)
+    expect([manager.state, losses.length, (await stored())?.value]).toEqual(['lost', 1, 'rubbish'])
+  })
+
+  test('while the subnet went to another under a key of its own is a loss', async () => {
+    const { clock, etcd, manager, losses, stored } = await holding()
+    etcd.breakStreams()
+    etcd.put(KEY, 'rubbish')
+    etcd.put(`${KEY}&fd00:1::-64`, THEIRS, '7')
+    await clock.advance(10_000)
+    expect([manager.state, losses.length, (await stored())?.value]).toEqual(['lost', 1, 'rubbish'])
+  })
+
+  test('that cannot be overwritten now is, once the store works again; peers are told of all the same', async () => {
+    const { clock, etcd, log, snapshots, stored } = await holding()
+    const commit = etcd.commit.bind(etcd)
+    etcd.commit = async () => {
+      throw new FlanneletteError('store-unreadable', 'no leader', { retryable: true })
+    }
+    etcd.put(KEY, 'rubbish')
+    etcd.put('/net/subnets/10.244.2.0-24', THEIRS, '7')
+    await clock.advance(5000)
+    expect(snapshots.at(-1)?.map(({ subnet }) => formatPrefix(subnet!))).toEqual([SUBNET, '10.244.2.0/24'])
+    expect(log.of('store-call-failed').length).toBeGreaterThan(0)
+    etcd.commit = commit
+    await clock.advance(60_000)
+    expect((await stored())?.value).toBe(formatLeaseValue(OWN))
+  })
+
+  test('leaves a reservation one', async () => {
+    const { clock, etcd, manager, stored } = await holding()
+    etcd.put(KEY, formatLeaseValue(OWN), null)
+    await clock.advance(1000)
+    expect(manager.lease.expiresAtMs).toBeNull()
+    etcd.put(KEY, 'rubbish', null)
+    await clock.advance(1000)
+    expect([manager.lease.expiresAtMs, await stored()]).toMatchObject([
+      null,
+      { value: formatLeaseValue(OWN), leaseId: null },
+    ])
+  })
+
+  test('on a key that only looks like ours is left alone', async () => {
+    const { clock, etcd, log, stored } = await holding()
+    etcd.put(`${KEY}&fd00:1::-64`, 'rubbish')
+    await clock.advance(60_000)
+    expect([log.of('lease-overwritten'), (await stored())?.value]).toEqual([[], formatLeaseValue(OWN)])
+    expect((await etcd.range({ from: `${KEY}&fd00:1::-64`, to: null })).pairs[0]?.value).toBe('rubbish')
   })
 })
 

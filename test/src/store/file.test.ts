@@ -15,10 +15,11 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { parseIpv4 } from '../../../dataplane/wire/address.ts'
 import { formatPrefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'
+import { LeaseManager } from '../../../src/lease/lease-manager.ts'
 import { silentLog } from '../../../src/log.ts'
 import { FileStore } from '../../../src/store/file.ts'
 import { formatSubnetKey } from '../../../src/store/flannel-json.ts'
@@ -162,6 +163,27 @@ describe('lease files', () => {
     writeFileSync(fileOf('10.244.6.0-24'), '{"Publ')
     expect(await present(store)).toEqual(['10.244.6.0/24'])
   })
+
+  test.each(['{"Publ', '', '\u0000\u0001'])(
+    'a running node’s own that becomes bad (%j) is written again within a second, and warned about',
+    async (rubbish) => {
+      const { open, fileOf, clock, log } = makeStore()
+      const store = open()
+      const lease = await store.acquire(request('192.0.2.1', '10.244.6.0/24'))
+      const others = { onLeases: () => {}, onOwnLease: () => {}, onStore: () => {} }
+      const onLost = vi.fn()
+      const manager = new LeaseManager(lease, true, { store, clock, log, renewMarginMs: 3600_000, ...others, onLost })
+      manager.start()
+      onTestFinished(() => manager.stop())
+      await clock.advance(1000)
+      writeFileSync(fileOf('10.244.6.0-24'), rubbish)
+      await clock.advance(1000)
+      expect(await open().read(lease)).toEqual(manager.lease)
+      expect([manager.state, log.of('lease-overwritten').length, onLost.mock.calls]).toEqual(['held', 1, []])
+      await clock.advance(60_000)
+      expect([manager.lease.revision, log.of('lease-overwritten').length]).toEqual([lease.revision + 1, 1])
+    },
+  )
 
   test('the subnet of one that cannot be read is not given to anybody', async () => {
     const { open, fileOf } = makeStore()

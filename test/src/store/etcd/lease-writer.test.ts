@@ -202,10 +202,39 @@ describe('renew', () => {
     expect(await pairs()).toMatchObject([{ leaseId: null, value: PLAIN_VALUE }])
   })
 
-  test('says so when something that is no lease stands in the way', async () => {
-    const { acquire, store, etcd } = makeStore()
+  test('overwrites something that is no lease, as long as it is that', async () => {
+    const { acquire, store, etcd, pairs } = makeStore()
     const lease = await acquire('10.3.6.0/24')
     etcd.put(`${PREFIX}/subnets/10.3.6.0-24`, 'rubbish')
+    const renewed = await store.renew(lease)
+    expect(await pairs()).toMatchObject([{ value: PLAIN_VALUE, modRevision: renewed.revision }])
+    expect(etcd.grants.has((await pairs())[0]!.leaseId!)).toBe(true)
+  })
+
+  test('does not overwrite what another node has put in the place of something that is no lease', async () => {
+    const theirs = '{"PublicIP":"9.9.9.9","PublicIPv6":null}'
+    const key = `${PREFIX}/subnets/10.3.6.0-24`
+    const stub: { left: number } = { left: 0 }
+    const { acquire, store, etcd, pairs } = makeStore((calls) => ({
+      ...callsOf(calls),
+      commit: async (change) => {
+        stub.left -= 1
+        if (stub.left === 0) etcd.put(key, theirs, '1')
+        return await calls.commit(change)
+      },
+    }))
+    const lease = await acquire('10.3.6.0/24')
+    etcd.put(key, 'rubbish')
+    stub.left = 2
+    await expect(store.renew(lease)).rejects.toMatchObject({ code: 'lease-conflict' })
+    expect(await pairs()).toMatchObject([{ value: theirs }])
+  })
+
+  test('says so when something that is no lease stands beside the place', async () => {
+    const { acquire, store, etcd } = makeStore()
+    const lease = await acquire('10.3.6.0/24')
+    etcd.delete(`${PREFIX}/subnets/10.3.6.0-24`)
+    etcd.put(`${PREFIX}/subnets/10.3.6.0-24&fd00:1::-64`, 'rubbish')
     await expect(store.renew(lease)).rejects.toMatchObject({
       message: expect.stringContaining('no lease stands there'),
     })

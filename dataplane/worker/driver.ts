@@ -35,17 +35,21 @@ export interface DriverEvents {
   onRoom(): void
 }
 
-/** @throws Error when a raw socket is refused */
-/** `wide` for sockets of IPv6. */
-export function openDriver(
-  memory: PacketMemory,
-  setup: WorkerSetup,
-  events: DriverEvents,
-  wide: SocketAddresses | null,
-): OpenDriver {
+/** What a driver is put together from. */
+export interface DriverParts {
+  readonly memory: PacketMemory
+  readonly setup: WorkerSetup
+  readonly events: DriverEvents
+  /** For sockets of IPv6; `null` for those of IPv4. */
+  readonly wide: SocketAddresses | null
+}
+
+/** @throws Error when a raw socket is refused, or no descriptor is left */
+export function openDriver(parts: DriverParts): OpenDriver {
+  const { memory, setup, wide } = parts
   const tun = new Tun(memory, setup.tunFd)
-  if (setup.driver === 'dgram') return openDgram(memory, setup, tun, events, wide)
-  if (setup.driver === 'raw') return openRaw(memory, setup, tun, events, wide)
+  if (setup.driver === 'dgram') return openDgram(tun, parts)
+  if (setup.driver === 'raw') return openRaw(tun, parts)
   const isPlain = setup.driver === 'plain'
   const socket = new UdpSocket(memory, {
     ...{ fd: setup.socketFd, senderFds: setup.senderFds, maxSegments: setup.maxSegments },
@@ -62,13 +66,7 @@ const RAW_RETRY_MS = 10
 const ALWAYS_READY = { isFull: () => false, waiting: () => 0 }
 
 /** Node closes what it is given: it gets descriptors of its own, so that the sockets survive this thread. */
-function openDgram(
-  memory: PacketMemory,
-  setup: WorkerSetup,
-  tun: Tun,
-  events: DriverEvents,
-  wide: SocketAddresses | null,
-): OpenDriver {
+function openDgram(tun: Tun, { memory, setup, events, wide }: DriverParts): OpenDriver {
   const { socketFd, senderFds } = setup
   const socket = new DgramSocket(memory, {
     fd: duplicateOf(socketFd),
@@ -86,13 +84,7 @@ function openDgram(
 }
 
 /** While the socket is full the device is not read, and the thread does its other work. */
-function openRaw(
-  memory: PacketMemory,
-  setup: WorkerSetup,
-  tun: Tun,
-  events: DriverEvents,
-  wide: SocketAddresses | null,
-): OpenDriver {
+function openRaw(tun: Tun, { memory, setup, events, wide }: DriverParts): OpenDriver {
   const sender = openRawSender(wide === null ? 4 : 6)
   if ('kind' in sender) throw new Error(`no raw socket: ${sender.why}`)
   const addresses = wide === null ? {} : { addresses: wide }

@@ -59,7 +59,7 @@ export class Mover {
     this.#tunFd = setup.tunFd
     // IPv4 addresses need nobody to look them up.
     const wide = typeof setup.underlayAddress === 'bigint' ? new WideAddresses() : null
-    this.driver = openDriver(memory, setup, contact, wide)
+    this.driver = openDriver({ memory, setup, events: contact, wide })
     this.waits = new PollSet(memory, [setup.tunFd, this.driver.receiveFd, setup.wakeFd])
     this.#wakeBytes = memory.reserve(EVENTFD_BYTES)
     this.#engine = new Engine({

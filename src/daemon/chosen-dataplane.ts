@@ -1,7 +1,7 @@
 // The dataplane of a daemon whose network config is still to be read: which one it is follows from the backend, which
 // `prepare` is the first to hear of. Until then, and where nothing else is called for, it is the usual one.
 import type { OuterDf } from '../../dataplane/index.ts'
-import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
+import type { Dataplane, EngineBooks, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** What takes the place of the usual one for this backend, `null` where nothing does. */
@@ -62,32 +62,16 @@ export class ChosenDataplane implements Dataplane {
     return this.#chosen.replacePeers(peers, cause)
   }
 
-  features(): ReturnType<Dataplane['features']> {
-    return this.#chosen.features()
+  get books(): EngineBooks | undefined {
+    return this.#chosen.books
   }
 
   counters(): ReturnType<Dataplane['counters']> {
     return this.#chosen.counters()
   }
 
-  traffic(): ReturnType<Dataplane['traffic']> {
-    return this.#chosen.traffic()
-  }
-
   get outerDf(): OuterDf {
     return this.#chosen.outerDf ?? 'clear'
-  }
-
-  pathLimits(): ReturnType<NonNullable<Dataplane['pathLimits']>> {
-    return this.#chosen.pathLimits?.() ?? new Map()
-  }
-
-  workerRestarts(): readonly number[] {
-    return this.#chosen.workerRestarts()
-  }
-
-  offenders(): ReturnType<Dataplane['offenders']> {
-    return this.#chosen.offenders()
   }
 
   impairment(): string | null {

@@ -12,6 +12,7 @@ import { Lookout } from '../host/lookout.ts'
 import { networksOf } from '../host/network-overlap.ts'
 import { carriedHalves, type PeerRoute, routesTo } from '../host/peer-route-plan.ts'
 import { PeerRoutes, type RouteState } from '../host/peer-routes.ts'
+import { isForeignRoute } from '../host/route-place.ts'
 import type { Lease } from '../lease/lease.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
 
@@ -72,11 +73,13 @@ export class DirectRouting extends ChosenDataplane {
     })
   }
 
-  /** Where the tunnel itself is kept from a peer, that counts. */
+  /** Where somebody else's route keeps the tunnel itself from a subnet, or from a part of one, that counts. */
   override ways(): ReadonlyMap<string, PeerWay> | null {
     const inner = super.ways()
     if (!this.#wanted) return inner
-    const lost = [...(inner ?? [])].filter(([subnet, { way }]) => way === 'none' && !this.#isDirect(subnet))
+    const lost = [...(inner ?? [])].filter(([subnet, { way, why }]) => {
+      return !this.#isDirect(subnet) && (way === 'none' || isForeignRoute(why))
+    })
     return lost.length === 0 ? this.#ways : new Map([...this.#ways, ...lost])
   }
 

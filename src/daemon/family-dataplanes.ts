@@ -1,11 +1,12 @@
 // The dataplane of a node as the agent sees it. Where IPv6 has a tunnel of its own there are two dataplanes behind it,
 // one for each family, with device, sockets and workers of their own; here they are one: begun together or not at all,
 // counted together. Else there is one, and this hands on.
-import type { Feature, Offender, OuterDf, PeerTraffic, RecordedStep, UnderlayAddress } from '../../dataplane/index.ts'
-import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
+import type { OuterDf, RecordedStep } from '../../dataplane/index.ts'
+import type { Dataplane, EngineBooks, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Traceable } from './api-server.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
+import { mergeBooks } from './merged-books.ts'
 
 /** A dataplane whose steps may be watched. */
 type Part = Dataplane & Partial<Traceable>
@@ -45,13 +46,8 @@ export class FamilyDataplanes implements Dataplane, Traceable {
     return this.#first.outerDf ?? 'clear'
   }
 
-  /** What the one does and the other does not is told of the one that does not. */
-  features(): readonly Feature[] {
-    const merged = new Map<string, Feature>()
-    for (const feature of this.#parts.flatMap((part) => part.features())) {
-      if (merged.get(feature.name)?.on !== false) merged.set(feature.name, feature)
-    }
-    return [...merged.values()]
+  get books(): EngineBooks | undefined {
+    return mergeBooks(this.#parts.flatMap(({ books }) => books ?? []))
   }
 
   async prepare(outline: VtepOutline): Promise<void> {
@@ -117,26 +113,6 @@ export class FamilyDataplanes implements Dataplane, Traceable {
       for (const [name, value] of Object.entries(part.counters())) sums[name] = (sums[name] ?? 0) + value
     }
     return sums
-  }
-
-  /** Addresses of either family are never the same. */
-  traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null {
-    const first = this.#first.traffic()
-    const second = this.#second?.traffic() ?? null
-    return first === null || second === null ? first : new Map([...first, ...second])
-  }
-
-  pathLimits(): ReadonlyMap<UnderlayAddress, number> {
-    return new Map(this.#parts.flatMap((part) => [...(part.pathLimits?.() ?? [])]))
-  }
-
-  workerRestarts(): readonly number[] {
-    return this.#parts.flatMap((part) => part.workerRestarts())
-  }
-
-  offenders(): readonly Offender[] {
-    const all = this.#parts.flatMap((part) => part.offenders())
-    return this.#second === null ? all : all.sort((a, b) => b.lastSeenMs - a.lastSeenMs)
   }
 
   impairment(): string | null {

@@ -126,12 +126,14 @@ export class HealthWatch {
   }
 
   #notes(): string[] {
-    const { store, manager, peers } = this.#agent
+    const { store, manager, peers, lacksUnderlay } = this.#agent
     const pending = this.#agent.local === null ? 0 : this.#dataplane.pendingPeers()
     return [
       ...storeNotes(store, manager !== null),
       ...(manager?.state === 'suspect' ? ['the lease is not confirmed by the store'] : []),
       ...(pending > 0 ? [`${pending} peers are not programmed yet`] : []),
+      ...(peers.isBehind ? ['the dataplane has not taken the latest peers, it is tried again'] : []),
+      ...(lacksUnderlay && this.#dataplane.impairment() === null ? ['the underlay address is gone'] : []),
       ...(this.#agent.hostProblem === null ? [] : [this.#agent.hostProblem]),
       ...(peers.conflicts.length > 0 ? ['leases contradict each other'] : []),
     ]

@@ -23,24 +23,8 @@ export class IdleDataplane implements Dataplane {
     return this.#generation
   }
 
-  features(): readonly [] {
-    return []
-  }
-
   counters(): Readonly<Record<string, number>> {
     return {}
-  }
-
-  traffic(): null {
-    return null
-  }
-
-  workerRestarts(): readonly [] {
-    return []
-  }
-
-  offenders(): readonly [] {
-    return []
   }
 
   impairment(): null {

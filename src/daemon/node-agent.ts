@@ -123,8 +123,8 @@ export class NodeAgent {
   get state(): AgentState {
     if (this.#state !== 'ready') return this.#state
     const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }
-    const moving = this.#options.dataplane.impairment() === null && pending === 0
-    const complete = conflicts.length === 0 && this.hostProblem === null
+    const moving = this.#options.dataplane.impairment() === null && pending === 0 && !this.#peers.isBehind
+    const complete = conflicts.length === 0 && this.hostProblem === null && !this.lacksUnderlay
     const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && complete
     return healthy ? 'ready' : 'degraded'
   }
@@ -132,6 +132,11 @@ export class NodeAgent {
   /** What this node lacks on its host, in one phrase; `null` when nothing. */
   get hostProblem(): string | null {
     return this.#options.hostWork.problem()
+  }
+
+  /** The address that peers send to is gone from the host. */
+  get lacksUnderlay(): boolean {
+    return this.#follower?.isAway === true
   }
 
   get local(): LocalVtep | null {

@@ -134,10 +134,10 @@ export class Operations {
       conflicts: peers.conflicts.length,
       storeLastSuccess: store.lastSuccessWallMs === null ? null : store.lastSuccessWallMs / 1000,
       storeOperations: store.operations,
-      workerRestarts: dataplane.workerRestarts(),
+      workerRestarts: dataplane.books?.workerRestarts() ?? [],
       lostTraceRecords: dataplane.kind === 'userspace' ? this.#api.lostSteps : null,
       peersLastReceive:
-        options.metricsPeers && dataplane.traffic() !== null
+        options.metricsPeers && dataplane.books !== undefined
           ? status.peers.map(({ publicIp, traffic }) => [publicIp, seconds(traffic?.lastReceived)] as const)
           : null,
       pathMtus: status.peers.flatMap(({ publicIp, pathMtu }) =>

@@ -48,6 +48,11 @@ export class PeerUpdates {
     return this.#conflicts
   }
 
+  /** The dataplane has not taken the latest set: it is tried again. */
+  get isBehind(): boolean {
+    return this.#doubtful
+  }
+
   /** Generation of the table in force, 0 before the first. */
   get generation(): number {
     return this.#generation

@@ -60,8 +60,8 @@ export interface PeerStatus extends LeaseStatus {
   readonly pathMtu: number | null
   readonly traffic: TrafficStatus | null
   /**
-   * Of each subnet how packets get there, and why; `null` where there is one way only. Of an extension's peers those that
-   * are pending have one, `none`, by their first subnet.
+   * Of each subnet how packets get there, and why; `null` where there is one way only, with no trouble. Of an extension's
+   * peers those that are pending have one, `none`, by their first subnet.
    */
   readonly ways: readonly ({ readonly subnet: string } & PeerWay)[] | null
 }
@@ -160,7 +160,7 @@ export function statusOf(
     entropy: dataplane.entropy,
     driver: dataplane.driver,
     outerDf: dataplane.outerDf ?? 'clear',
-    features: Object.fromEntries(dataplane.features().map(({ name, on, why }) => [name, { on, why }])),
+    features: Object.fromEntries((dataplane.books?.features() ?? []).map(({ name, on, why }) => [name, { on, why }])),
     store: agent.store,
     node: local === null ? null : nodeStatus(local),
     lease:
@@ -181,7 +181,7 @@ export function statusOf(
     conflicts: peers.conflicts.map(describeConflict),
     health: memory.health?.look() ?? null,
     hostProblem: agent.hostProblem,
-    offenders: dataplane.offenders().map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {
+    offenders: (dataplane.books?.offenders() ?? []).map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {
       const [outer, inner] = [formatAddress(outerSource), formatAddress(innerSource)]
       return { outerSource: outer, innerSource: inner, reason, packets, lastSeen: new Date(lastSeenMs).toISOString() }
     }),
@@ -262,8 +262,8 @@ const CLOCK_STEP_MS = 1000
 
 function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Clock, watch: PeerWatch): PeerStatus[] {
   const nowMs = monotonicMs()
-  const traffic = dataplane.traffic()
-  const limits = dataplane.pathLimits?.()
+  const traffic = dataplane.books?.traffic() ?? null
+  const limits = dataplane.books?.pathLimits()
   const states = watch.look(traffic ?? new Map(), nowMs)
   const ways = dataplane.ways?.() ?? null
   const offsetMs = clock.wallMs() - nowMs

@@ -43,6 +43,7 @@ export class UnderlayFollower {
   #next: { readonly to: UnderlayInterface; readonly sinceMs: number } | null = null
   #mtuBytes: number
   #saidFixed = false
+  #isAway = false
   #lookout: Lookout | null = null
   #stopped = false
 
@@ -50,6 +51,11 @@ export class UnderlayFollower {
     this.#current = current
     this.#mtuBytes = current.mtuBytes
     this.#options = options
+  }
+
+  /** The interface is without its address, which peers send to, and no other has been taken yet. */
+  get isAway(): boolean {
+    return this.#isAway
   }
 
   start(): void {
@@ -77,7 +83,8 @@ export class UnderlayFollower {
   async #followed(): Promise<number> {
     const { clock, readLink } = this.#options
     const link = await readLink(this.#current.name)
-    if (link !== null && addressesOf(this.#current).every((address) => carries(link, address))) {
+    this.#isAway = link === null || !addressesOf(this.#current).every((address) => carries(link, address))
+    if (link !== null && !this.#isAway) {
       this.#next = null
       this.#saidFixed = false
       await this.#compareMtu(link.mtu)
@@ -120,6 +127,7 @@ export class UnderlayFollower {
     const from = this.#current
     await this.#options.move(to)
     this.#current = to
+    this.#isAway = false
     this.#next = null
     const [before, now] = [from, to].map((one) => `${addressesOf(one).map(formatAddress).join(' and ')} on ${one.name}`)
     this.#options.log.info('underlay-moved', `the underlay is ${now} now, it was ${before}`, { how: to.how })

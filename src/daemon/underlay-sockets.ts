@@ -41,6 +41,9 @@ export interface UnderlaySocketsWanted {
   readonly sourcePorts: number
 }
 
+/** Below this, bytes as the kernel counts them, bursts of a fast sender are lost before they are read. */
+const LEAST_RECEIVE_BUFFER = 4 * 1024 * 1024
+
 /**
  * Opens all of them, or none. @throws FlanneletteError port-busy, interface-unsuitable, driver-unavailable,
  * not-permitted
@@ -54,6 +57,8 @@ export async function openSockets(
   if (wanted.driver === 'raw') await refuseWithoutRawSocket()
   const receiving = await openUnderlaySockets(underlayAddress, port, wanted.workers, wanted.outerDf)
   if ('step' in receiving) throw socketError(underlayAddress, port, receiving.errno)
+  const small = smallBufferAdvice(receiving[0]!.receiveBufferBytes)
+  if (small !== null) log.warn('receive-buffer-small', small)
   const paths = await openPaths(local, wanted, receiving)
   const rawPorts = { firstPort: port, ports: 1 }
   if (wanted.sourcePorts <= 1) return { receiving, sendingFds: [], paths, rawPorts, missingPorts: 0 }
@@ -65,6 +70,13 @@ export async function openSockets(
     log.warn('source-ports-reduced', `${got}: flows spread less over links and cores of the underlay`)
   }
   return { receiving, sendingFds, paths, rawPorts, missingPorts: wanted.sourcePorts - sendingFds.length }
+}
+
+/** What to do about a receive buffer that the kernel has granted; `null` when it will do, or is not known (0). */
+export function smallBufferAdvice(grantedBytes: number): string | null {
+  if (grantedBytes === 0 || grantedBytes >= LEAST_RECEIVE_BUFFER) return null
+  const lost = 'datagrams of bursts are lost and counted as rx-queue-full'
+  return `the receive buffer has ${grantedBytes} of ${LEAST_RECEIVE_BUFFER} bytes: ${lost}; sysctl -w net.core.rmem_max=${LEAST_RECEIVE_BUFFER}, then start again`
 }
 
 /** A pair for each worker where DF is set. Without them nobody would be told: `receiving` is closed then as well. */

@@ -1,41 +1,36 @@
-// The userspace dataplane as the daemon sees it: a TUN, a UDP socket and a worker between them. Everything that can be
-// refused is tried before anything is left behind.
+// The userspace dataplane as the daemon sees it: a TUN (tended-device.ts), UDP sockets (underlay-sockets.ts), workers
+// between them, and what these count (worker-books.ts). Everything that can be refused is tried before anything is left
+// behind. Once a second the host is looked at: others may have been at device, address or routes.
 import {
-  type Feature,
-  formatAddress,
   formatPrefix,
-  keepOverlayDevice,
-  mergeTraffic,
-  type Offender,
-  type OpenTun,
   type OuterDf,
-  type PeerTraffic,
   type RecordedStep,
-  type UnderlayAddress,
   type WorkerDriver,
   WorkerGroup,
   type WorkerReport,
 } from '../../dataplane/index.ts'
 import { tunnelOf } from '../config/mtu.ts'
 import type { RunOptions } from '../config/options.ts'
-import { FlanneletteError } from '../errors.ts'
 import { requireNetworkAdmin } from '../host/capability.ts'
-import { carriesAddress } from '../host/carried-address.ts'
-import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
+import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
+import { peersWith } from '../host/peer-route-plan.ts'
+import { routeTable } from '../host/route-table.ts'
 import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { findOwnVtep, REHEARSAL_DEVICE, removeOwnVtep } from './changeover.ts'
 import { findFeatures } from './driver-features.ts'
 import { engineSettings } from './engine-settings.ts'
-import { FeatureReport } from './feature-report.ts'
+import { ForeignRouteWatch } from './foreign-route-watch.ts'
 import { forwardingEntries } from './forwarding-entries.ts'
-import { closeAll, dress, isDressed, openDevice, refuseGroupPolicy, transmitDropped } from './overlay-device.ts'
-import { RecentOffenders } from './recent-offenders.ts'
+import { dress, refuseGroupPolicy, transmitDropped } from './overlay-device.ts'
+import { TendedDevice } from './tended-device.ts'
+import { UnderlayPresence } from './underlay-presence.ts'
 import { closeSockets, entropyOf, openSockets, socketsOfWorker, type UnderlaySockets } from './underlay-sockets.ts'
+import { WorkerBooks } from './worker-books.ts'
 
-/** How often the device is looked at, milliseconds: one that is lost, or lost its address or route, is mended then. */
+/** How often the host is looked at, milliseconds: a device that is lost, or lost its address or route, is mended then. */
 const TEND_MS = 1000
 
 export interface UserspaceOptions
@@ -53,39 +48,32 @@ export class UserspaceDataplane implements Dataplane {
   readonly driver: WorkerDriver
   readonly outerDf: OuterDf
   readonly #options: UserspaceOptions
-  readonly #report: FeatureReport
-  readonly #offenders: RecentOffenders
+  readonly books: WorkerBooks
+  readonly #device: TendedDevice
+  readonly #presence: UnderlayPresence
+  readonly #foreign: ForeignRouteWatch
   #local: LocalVtep | null = null
   #workers: WorkerGroup | null = null
-  #tuns: readonly OpenTun[] = []
   /** A former run has left the kernel's VTEP under our device's name. */
   #replacesVtep = false
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
   /** Of the table in force, 0 before the first. */
   #generation = 0
-  /** What workers counted that are gone for good. */
-  #counted: Readonly<Record<string, number>> = {}
-  /** The books as they were closed. */
+  /** As they were when the workers ended. */
   #lastCounters: Readonly<Record<string, number>> = {}
-  /** Of workers that are gone for good. */
-  #pastTraffic: ReadonlyMap<UnderlayAddress, PeerTraffic> | null = null
-  #pastRestarts: readonly number[] = []
-  /** Set while the device is gone or does not get the network's packets. */
-  #broken: 'gone' | 'bare' | null = null
-  /** What keeps it from being mended; empty where that is not known. */
-  #obstacle = ''
-  /** The underlay address is not on its interface: nothing can be sent from it. */
-  #adrift = false
   #tendTimer: NodeJS.Timeout | null = null
   #tending: Promise<void> | null = null
 
   constructor(options: UserspaceOptions) {
     this.driver = options.driver
     this.outerDf = options.outerDf
+    const { workers, tunOffload, log } = options
     this.#options = options
-    this.#report = new FeatureReport(options.log)
-    this.#offenders = new RecentOffenders(options.log)
+    this.books = new WorkerBooks(log)
+    this.#device = new TendedDevice({ workers, header: options.driver !== 'plain', tunOffload }, log)
+    this.#presence = new UnderlayPresence(log)
+    this.#foreign = new ForeignRouteWatch({ table: routeTable(), log })
   }
 
   /**
@@ -97,7 +85,7 @@ export class UserspaceDataplane implements Dataplane {
     await refuseNetworkOverlap(outline)
     try {
       this.#replacesVtep = await findOwnVtep(outline)
-      if (this.#replacesVtep) await closeAll(await this.#openDevice(REHEARSAL_DEVICE))
+      if (this.#replacesVtep) await this.#device.rehearse(REHEARSAL_DEVICE)
       else await this.#open(outline)
     } catch (error) {
       await this.stop('keep')
@@ -107,7 +95,7 @@ export class UserspaceDataplane implements Dataplane {
 
   async #open(outline: VtepOutline): Promise<void> {
     this.#sockets = await openSockets(outline, this.#options, this.#options.log)
-    this.#tuns = await this.#openDevice(outline.deviceName)
+    await this.#device.open(outline.deviceName)
   }
 
   async start(local: LocalVtep): Promise<void> {
@@ -116,26 +104,27 @@ export class UserspaceDataplane implements Dataplane {
       await this.#open(local)
     }
     const sockets = this.#sockets
-    if (this.#tuns.length === 0 || sockets === null) throw new Error('the dataplane is not prepared')
+    const [tun] = this.#device.queues
+    if (tun === undefined || sockets === null) throw new Error('the dataplane is not prepared')
     this.#local = local
     await dress(local)
     const { maxSegments } = await this.#startWorkers(local, sockets)
-    // Only what works outlives us.
-    await keepOverlayDevice(this.#tuns[0]!.fd, true)
+    await this.#device.keep()
     const { receivesMerged, receiveBufferBytes } = sockets.receiving[0]!
-    const facts = { driver: this.driver, workers: this.#tuns.length, entropy: this.entropy }
-    const fields = { ...facts, offloads: this.#tuns[0]!.offloads, maxSegments, receivesMerged, receiveBufferBytes }
+    const facts = { driver: this.driver, workers: this.#device.queues.length, entropy: this.entropy }
+    const fields = { ...facts, offloads: tun.offloads, maxSegments, receivesMerged, receiveBufferBytes }
     this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
     this.#tendLater()
   }
 
   async #startWorkers(local: LocalVtep, sockets: UnderlaySockets): Promise<{ maxSegments: number }> {
-    const ends = { tun: this.#tuns[0]!, receiving: sockets.receiving, underlayAddress: local.underlayAddress }
+    const { queues } = this.#device
+    const ends = { tun: queues[0]!, receiving: sockets.receiving, underlayAddress: local.underlayAddress }
     const { maxSegments, features } = await findFeatures(this.#options, ends)
-    this.#report.begin(features, this.#counted)
+    this.books.begin(features)
     this.#workers = await WorkerGroup.start({
       driver: this.driver,
-      queues: this.#tuns.map(({ fd }, index) => ({ tunFd: fd, ...socketsOfWorker(sockets, index) })),
+      queues: queues.map(({ fd }, index) => ({ tunFd: fd, ...socketsOfWorker(sockets, index) })),
       senderFds: sockets.sendingFds,
       underlayAddress: local.underlayAddress,
       rawPorts: sockets.rawPorts,
@@ -149,6 +138,7 @@ export class UserspaceDataplane implements Dataplane {
       onReport: (report) => this.#hear(report),
       onDeath: (error, delayMs) => this.#mourn(error, delayMs),
     })
+    this.books.open(this.#workers)
     return { maxSegments }
   }
 
@@ -156,7 +146,7 @@ export class UserspaceDataplane implements Dataplane {
    * New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones.
    */
   async moveUnderlay(local: LocalVtep): Promise<void> {
-    if (this.#tuns.length === 0) throw new Error('the dataplane is not started')
+    if (this.#device.queues.length === 0) throw new Error('the dataplane is not started')
     const opened = await openSockets(local, this.#options, this.#options.log)
     await this.#stopTending()
     try {
@@ -164,7 +154,7 @@ export class UserspaceDataplane implements Dataplane {
       await this.#closeSockets()
       this.#sockets = opened
       this.#local = local
-      this.#adrift = false
+      this.#presence.forget()
       await this.#startWorkers(local, opened)
       await this.replacePeers(this.#peers, 'underlay moved')
     } catch (error) {
@@ -185,7 +175,7 @@ export class UserspaceDataplane implements Dataplane {
       this.#local = local
       await dress(local)
       await workers.setMtu(local.mtuBytes)
-      this.#report.tryAgain(this.#workerCounters())
+      this.books.tryAgain()
     } finally {
       this.#tendLater()
     }
@@ -204,22 +194,8 @@ export class UserspaceDataplane implements Dataplane {
   async #stopWorkers(): Promise<void> {
     await this.#workers?.stop()
     this.#lastCounters = this.counters()
-    this.#counted = this.#workerCounters()
-    this.#pastTraffic = this.traffic()
-    this.#pastRestarts = this.workerRestarts()
+    this.books.close()
     this.#workers = null
-  }
-
-  #workerCounters(): Readonly<Record<string, number>> {
-    const total: Record<string, number> = { ...this.#counted }
-    for (const [name, value] of Object.entries(this.#workers?.counters() ?? {}))
-      total[name] = (total[name] ?? 0) + value
-    return total
-  }
-
-  #openDevice(deviceName: string): Promise<readonly OpenTun[]> {
-    const { workers, tunOffload, log } = this.#options
-    return openDevice(deviceName, { workers, header: this.driver !== 'plain', tunOffload }, log)
   }
 
   /** By what the underlay can tell flows apart. */
@@ -236,54 +212,32 @@ export class UserspaceDataplane implements Dataplane {
 
   counters(): Readonly<Record<string, number>> {
     if (this.#workers === null || this.#local === null) return this.#lastCounters
-    const { 'socket.overflowed': overflowed = 0, ...counters } = this.#workerCounters()
-    this.#report.look(counters)
     return {
-      ...counters,
-      ...this.#report.counters(),
-      // What the kernel lost before we read it: never part of "read", so not among the drops.
+      ...this.books.counters(),
+      // As with the receive queue: lost before we read it.
       'outbound.lost.tun-queue-full': transmitDropped(this.#local.deviceName),
-      'inbound.lost.rx-queue-full': overflowed,
       'downgrade.source-ports': this.#sockets?.missingPorts ?? 0,
     }
   }
 
-  traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null {
-    const traffic = this.#workers?.traffic()
-    if (traffic === undefined) return this.#pastTraffic
-    mergeTraffic(traffic, this.#pastTraffic ?? new Map())
-    return traffic
-  }
-
-  pathLimits(): ReadonlyMap<UnderlayAddress, number> {
-    return this.#workers?.pathLimits() ?? new Map()
-  }
-
-  workerRestarts(): readonly number[] {
-    const restarts = this.#workers?.restarts().map((times, worker) => times + (this.#pastRestarts[worker] ?? 0))
-    return restarts ?? this.#pastRestarts
-  }
-
-  features(): readonly Feature[] {
-    return this.#report.features
-  }
-
-  offenders(): readonly Offender[] {
-    return this.#offenders.list
-  }
-
   impairment(): string | null {
-    if (this.#broken !== null) return this.#obstacle || 'the overlay device is gone or lacks its route'
-    return this.#adrift ? 'the underlay address is gone' : null
+    return this.#device.impairment() ?? (this.#presence.isLost ? 'the underlay address is gone' : null)
   }
 
-  /** The engine takes all peers at once; none is reached without the device. */
   pendingPeers(): number {
-    return this.impairment() === null ? 0 : this.#peers.length
+    if (this.impairment() !== null) return this.#peers.length
+    return this.#local === null ? 0 : peersWith(this.pendingSubnets(), this.#peers, this.#local).length
   }
 
+  /** The engine takes all peers at once; none is reached without the device, nor where others' routes lead away. */
   pendingSubnets(): ReadonlySet<string> {
-    return new Set(this.impairment() === null ? [] : this.#peers.flatMap(halvesOf).map(formatPrefix))
+    if (this.impairment() === null) return new Set(this.#foreign.lost)
+    return new Set(this.#peers.flatMap(halvesOf).map(formatPrefix))
+  }
+
+  /** Worth a word only while somebody else's route keeps packets from the tunnel. */
+  ways(): ReadonlyMap<string, PeerWay> | null {
+    return this.#foreign.ways()
   }
 
   /** Whether there is something to trace. */
@@ -300,22 +254,19 @@ export class UserspaceDataplane implements Dataplane {
     await this.#stopTending()
     await this.#stopWorkers()
     if (mode === 'remove' && this.#local !== null) await removeOverlayLink(this.#local.deviceName)
-    await closeAll(this.#tuns)
+    await this.#device.close()
     await this.#closeSockets()
-    this.#tuns = []
   }
 
   #hear(report: WorkerReport): void {
     if (report.type === 'device-failed') {
-      if (this.#broken === 'gone') return // another worker has said so
-      this.#options.log.error('device-lost', `reading ${this.#local?.deviceName} failed (errno ${report.errno})`)
-      this.#broken = 'gone'
+      this.#device.lose(this.#local?.deviceName ?? '', report.errno)
     } else if (report.type === 'socket-failed') {
       this.#options.log.error('socket-failed', `receiving failed (errno ${report.errno})`)
     } else if (report.type === 'woke') {
       void this.#goOn(report.standstillMs)
     } else if (report.type === 'offenders') {
-      this.#offenders.note(report.offenders)
+      this.books.noteOffenders(report.offenders)
     }
   }
 
@@ -339,57 +290,11 @@ export class UserspaceDataplane implements Dataplane {
     }, TEND_MS)
   }
 
-  /** Somebody else may delete the device, set it down or flush it; what a start would do to it is then done again. */
   async #tend(): Promise<void> {
-    const { log } = this.#options
-    const local = this.#local
-    if (this.#workers === null || local === null) return
-    this.#lookForAddress(local)
-    try {
-      if (this.#broken !== 'gone') this.#broken = (await isDressed(local)) ? null : 'bare'
-      if (this.#broken === null) return
-      if (this.#broken === 'gone') await this.#reopen(local)
-      else await this.#redress(local)
-      log.warn('device-restored', `${local.deviceName} was changed by somebody else and is as it was again`)
-    } catch (error) {
-      this.#obstacle = error instanceof FlanneletteError && error.code === 'network-overlap' ? error.message : ''
-      log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
-    }
-  }
-
-  /** Told when it changes, not once a second. */
-  #lookForAddress({ underlayInterface, underlayAddress }: LocalVtep): void {
-    const { log } = this.#options
-    const adrift = !carriesAddress(underlayInterface, underlayAddress)
-    if (adrift === this.#adrift) return
-    this.#adrift = adrift
-    const address = formatAddress(underlayAddress)
-    if (adrift) {
-      log.warn('underlay-lost', `${underlayInterface} is down or has lost its address ${address}: no peer is reached`)
-    } else {
-      log.info('underlay-back', `${underlayInterface} has its address ${address} again`)
-    }
-  }
-
-  async #reopen(local: LocalVtep): Promise<void> {
-    const lost = this.#tuns
-    const opened = await this.#openDevice(local.deviceName)
-    try {
-      await dress(local)
-    } catch (error) {
-      await closeAll(opened)
-      throw error
-    }
-    await keepOverlayDevice(opened[0]!.fd, true)
-    this.#tuns = opened
-    this.#broken = null // from here on a worker may find the new one gone as well
-    this.#workers?.replaceDevice(opened.map(({ fd }) => fd))
-    await closeAll(lost)
-  }
-
-  async #redress(local: LocalVtep): Promise<void> {
-    await dress(local)
-    // Unless the worker has found it gone meanwhile.
-    if (this.#broken === 'bare') this.#broken = null
+    const [workers, local] = [this.#workers, this.#local]
+    if (workers === null || local === null) return
+    this.#presence.look(local)
+    await this.#device.mend(local, (fds) => workers.replaceDevice(fds))
+    await this.#foreign.look(local, this.#peers)
   }
 }

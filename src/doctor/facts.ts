@@ -77,6 +77,8 @@ export interface Facts {
   readonly firewall: Looked<readonly FirewallChain[]>
   /** The same for IPv6. */
   readonly ipv6Firewall: Looked<readonly FirewallChain[]>
+  /** POSTROUTING of iptables' table nat, IPv4, as `-S` lists it. */
+  readonly natRules: Looked<readonly string[]>
   readonly managed: Looked<readonly ManagedDevice[]>
   /** `null` when nobody was asked: there is no daemon, or all peers are asked for more. */
   readonly largePackets: Looked<readonly SizeLook[]> | null

@@ -7,6 +7,7 @@ import { droppedPackets } from '../daemon/drop-counts.ts'
 import { FlanneletteError } from '../errors.ts'
 import { attempt, run } from '../host/command.ts'
 import { readFeatures } from '../host/ethtool.ts'
+import { Iptables } from '../host/firewall/iptables.ts'
 import { type LinkInfo, type RouteInfo, showJson } from '../host/ip.ts'
 import { sharesNetwork } from '../host/network-namespace.ts'
 import type { CniConfig, Facts, Looked } from './facts.ts'
@@ -121,13 +122,14 @@ async function sampleAgain({ status, alive, stateDirectory }: NodeView): Promise
 }
 
 /** Both ways to filter packets, for each family; one of them is enough to have seen something. */
-async function readFilters(lookHere: LookHere): Promise<Pick<Facts, 'firewall' | 'ipv6Firewall'>> {
+async function readFilters(lookHere: LookHere): Promise<Pick<Facts, 'firewall' | 'ipv6Firewall' | 'natRules'>> {
   const ruleset = lookHere(() => run(['nft', '-j', 'list', 'ruleset'], { timeoutMs: PROGRAM_MS }))
-  const [firewall, ipv6Firewall] = await Promise.all([
+  const [firewall, ipv6Firewall, natRules] = await Promise.all([
     lookHere(() => readFirewall('iptables', ruleset)),
     lookHere(() => readFirewall('ip6tables', ruleset)),
+    lookHere(() => new Iptables('ip', {}).translations()),
   ])
-  return { firewall, ipv6Firewall }
+  return { firewall, ipv6Firewall, natRules }
 }
 
 async function readFirewall(program: FilterProgram, ruleset: Promise<Looked<string>>): Promise<FirewallChain[]> {

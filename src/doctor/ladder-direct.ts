@@ -1,5 +1,6 @@
 // Rungs of the way to a peer that is reached without a tunnel: the route that leads there, and the sizes of the link.
 import type { EchoOptions } from '../host/echo.ts'
+import { foreignRouteIn } from '../host/route-place.ts'
 import { measure } from './mtu-ruler.ts'
 import type { PeerView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, Rung } from './rung.ts'
@@ -50,8 +51,9 @@ export async function routeRung(
 }
 
 /** What to do about a route that is not there, by the reason. */
-export function routeAdvice(why: string, { subnet, publicIp }: Pick<PeerView, 'subnet' | 'publicIp'>): string {
-  if (/not ours/.test(why)) return `does anything need it? else: ip route delete ${subnet}, and ours takes its place`
+export function routeAdvice(why: string, { publicIp }: Pick<PeerView, 'subnet' | 'publicIp'>): string {
+  const foreign = foreignRouteIn(why)
+  if (foreign !== null) return `does anything need it? else: ip route delete ${foreign}, and ours takes its place`
   return `is ${publicIp} on the same link? ip route get ${publicIp}; nodes behind routers need a tunnel: Backend.Type "vxlan", with DirectRouting for neighbours`
 }
 

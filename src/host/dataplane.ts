@@ -76,6 +76,20 @@ export interface PeerWay {
   readonly why: string
 }
 
+/** What an engine of ours, and nobody else, has to tell. All of it is empty before the start, and outlives the stop. */
+export interface EngineBooks {
+  /** What the kernel takes off the driver's hands, and why it does or does not. */
+  features(): readonly Feature[]
+  /** What passed between this node and each peer, by underlay address (unsigned); times by monotonicClock. */
+  traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic>
+  /** Largest inner packets that ways to peers take, in bytes by underlay address, where they are known to be limited. */
+  pathLimits(): ReadonlyMap<UnderlayAddress, number>
+  /** How often each thread that moves packets was replaced after it had died. */
+  workerRestarts(): readonly number[]
+  /** Who was refused by the source check lately, the latest first. */
+  offenders(): readonly Offender[]
+}
+
 export interface Dataplane {
   /** `routes` leaves it to the kernel's routing, `none` moves nothing at all, `commands` leaves it to the operator's. */
   readonly kind: 'userspace' | 'kernel' | 'routes' | 'none' | 'commands'
@@ -85,8 +99,8 @@ export interface Dataplane {
   readonly entropy: string
   /** What moves packets in and out: of the userspace engine one of its drivers, else `kernel`, or nothing of ours. */
   readonly driver: WorkerDriver | 'kernel' | 'none'
-  /** What the kernel takes off the driver's hands, and why it does or does not; empty until started. */
-  features(): readonly Feature[]
+  /** Absent where the kernel moves packets, or nobody does: these count for no peer, and refuse none by its source. */
+  readonly books?: EngineBooks | undefined
   /**
    * Proves as far as possible that `start` will work, before a lease is taken: who cannot start must not disturb the
    * node that runs here already. Changes nothing on the host that outlives the process; what it opened `start` uses and
@@ -117,22 +131,8 @@ export interface Dataplane {
   replacePeers(peers: readonly Lease[], cause: string): Promise<number>
   /** Counters by name, for status output and tests: `outbound.packets.read`, `inbound.dropped.vni-unknown`, … */
   counters(): Readonly<Record<string, number>>
-  /**
-   * What passed between this node and each peer, by underlay address (unsigned); times by monotonicClock. `null` where
-   * nobody counts per peer.
-   */
-  traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null
   /** Whether tunnel packets have DF set; `clear` when absent. */
   readonly outerDf?: OuterDf
-  /**
-   * Largest inner packets that ways to peers take, in bytes by underlay address, where they are known to be limited; absent
-   * where nobody knows.
-   */
-  pathLimits?(): ReadonlyMap<UnderlayAddress, number>
-  /** How often each thread that moves packets was replaced after it had died; empty where there are none. */
-  workerRestarts(): readonly number[]
-  /** Who was refused by the source check lately, the latest first; none where another does the checking. */
-  offenders(): readonly Offender[]
   /** What keeps packets from moving although there are peers, in one phrase; `null` when nothing does. */
   impairment(): string | null
   /** Peers that could not be programmed yet (0 when all are). */
@@ -140,8 +140,8 @@ export interface Dataplane {
   /** Their subnets that packets are not forwarded by, in text form; an IPv6 half may be missing alone. */
   pendingSubnets(): ReadonlySet<string>
   /**
-   * By subnet in text form, where peers may be reached in more ways than one, or some are pending for a reason that is
-   * known; absent or `null` where not.
+   * By subnet in text form, where peers may be reached in more ways than one, where some are pending for a reason that is
+   * known, or where somebody else's route takes packets; absent or `null` where not.
    */
   ways?(): ReadonlyMap<string, PeerWay> | null
   /** Stops moving packets. `keep` leaves device, address and routes for the next start. */

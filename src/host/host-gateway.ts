@@ -10,7 +10,7 @@ import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
 import type { Doorbell } from './ip-monitor.ts'
 import { Lookout } from './lookout.ts'
 import { networksOf, refuseConnectedOverlap } from './network-overlap.ts'
-import { carriedHalves, routesTo } from './peer-route-plan.ts'
+import { peersWith, routesTo } from './peer-route-plan.ts'
 import { PeerRoutes, type RouteState } from './peer-routes.ts'
 import type { RouteTable } from './route-table.ts'
 
@@ -84,25 +84,8 @@ export class HostGateway implements Dataplane {
     return done
   }
 
-  features(): readonly [] {
-    return []
-  }
-
   counters(): Readonly<Record<string, number>> {
     return this.#routes === null ? {} : { 'routes.restored': this.#routes.restored }
-  }
-
-  /** The kernel counts no routes' packets. */
-  traffic(): null {
-    return null
-  }
-
-  workerRestarts(): readonly [] {
-    return []
-  }
-
-  offenders(): readonly [] {
-    return []
   }
 
   impairment(): string | null {
@@ -112,10 +95,8 @@ export class HostGateway implements Dataplane {
   }
 
   pendingPeers(): number {
-    const [pending, local] = [this.pendingSubnets(), this.#local]
-    if (pending.size === 0 || local === null) return 0
-    const waits = (peer: Lease) => carriedHalves(peer, local).some((subnet) => pending.has(subnet))
-    return (this.#peers ?? []).filter(waits).length
+    const [peers, local] = [this.#peers ?? [], this.#local]
+    return local === null ? 0 : peersWith(this.pendingSubnets(), peers, local).length
   }
 
   /** Subnets of peers without a route. */

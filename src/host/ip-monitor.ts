@@ -1,6 +1,7 @@
 // A doorbell for changes of links, addresses, routes: `ip monitor` rings it with each line that it writes. What has
-// changed is never read from these lines; whoever hears the bell looks for himself. When the program cannot run, or the
-// kernel overruns it, the bell is silent: whoever relies on it looks from time to time as well.
+// changed is never read from these lines; whoever hears the bell looks for himself. A complaint of the program rings as
+// well: it says that the kernel overran it (ENOBUFS), and goes on. When it cannot run the bell is silent: whoever relies on
+// it looks from time to time as well.
 import { type ChildProcess, spawn } from 'node:child_process'
 
 /** How long a program that ended is left alone, milliseconds. */
@@ -34,7 +35,8 @@ export function ringOnChanges(ring: () => void, wishes: BellWishes = { objects: 
   }
   const start = () => {
     const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', ...objects]
-    child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'ignore'] })
+    child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'pipe'] })
+    child.stderr?.on('data', ring)
     child.stdout?.on('data', (text: Buffer) => {
       // Half a line at an end of the text is taken for one that concerns: better once too often.
       if (

@@ -1,30 +1,20 @@
-// The dataplane that moves no packet itself: it makes the kernel's `flannel.<VNI>` and keeps neighbours, FDB and routes
-// as the leases say. Desired state is the whole set of peers; each pass compares it with what the kernel holds and runs
-// only the difference, so a repeated, late or interrupted pass does no harm. A peer whose commands fail stays pending
-// and is tried again with back-off; the others are programmed meanwhile. What somebody takes away or changes of device,
-// routes or entries comes back (kernel-vtep-watch.ts says when that is looked for).
+// The dataplane that moves no packet itself: it makes the kernel's `flannel.<VNI>` and lets the kernel forward. Here are
+// its device and its life; kernel-vtep-entries.ts keeps the entries of peers. What somebody takes away or changes of
+// device, routes or entries comes back (kernel-vtep-watch.ts says when that is looked for).
 import { formatAddress } from '../../dataplane/index.ts'
-import type { Clock, Timer } from '../clock.ts'
-import { systemClock } from '../clock.ts'
+import { type Clock, systemClock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { requireNetworkAdmin } from './capability.ts'
 import { carriesAddress } from './carried-address.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
-import { batchEach, type IpTool } from './ip.ts'
+import { tunnelWays } from './foreign-routes.ts'
+import { batchEach } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { type DeviceWork, ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
-import {
-  desiredRows,
-  type PeerCommand,
-  type PeerRow,
-  type ProgramPlan,
-  planProgram,
-  planRemoval,
-  subnetRowsOf,
-  twinsAmong,
-} from './kernel-vtep-plan.ts'
+import { VtepEntries } from './kernel-vtep-entries.ts'
+import { desiredRows, subnetRowsOf } from './kernel-vtep-plan.ts'
 import { VtepWatch } from './kernel-vtep-watch.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
 import { isForeignRoute } from './route-place.ts'
@@ -39,11 +29,6 @@ export interface KernelVtepOptions {
   /** Stands in for the kernel's tables in tests. */
   readonly tables?: KernelTables
 }
-
-const FIRST_RETRY_MS = 100
-const LONGEST_RETRY_MS = 30_000
-
-const THROUGH_TUNNEL: PeerWay = { way: 'tunnel', why: '' }
 
 /** @throws FlanneletteError `config-invalid` */
 function requireVxlan({ encapsulation }: VtepOutline): void {
@@ -62,16 +47,9 @@ export class KernelVtep implements Dataplane {
   readonly #clock: Clock
   #device = ''
   #local: LocalVtep | null = null
-  #tables: KernelTables | null
-  #rows: readonly PeerRow[] = []
-  /** What the tables held after the last pass, but for what failed; later differences are somebody else's work. */
-  #settledRows: readonly PeerRow[] | null = null
-  /** MACs that we have put into the FDB, where nothing else tells that an entry is ours. */
-  readonly #macs = new Set<string>()
+  /** `null` before the start. */
+  #entries: VtepEntries | null = null
   #generation = 0
-  /** By subnet: failed attempts in a row, and why the last one did. */
-  readonly #failures = new Map<string, { readonly attempts: number; readonly why: string }>()
-  #retry: Timer | null = null
   #watch: VtepWatch | null = null
   /** Work on device and tables never overlaps: each waits for the one before. */
   #tail: Promise<void> = Promise.resolve()
@@ -81,13 +59,12 @@ export class KernelVtep implements Dataplane {
     this.#options = options
     this.#log = options.log
     this.#clock = options.clock ?? systemClock()
-    this.#tables = options.tables ?? null
   }
 
   async prepare(outline: VtepOutline): Promise<void> {
     const { namespace, udpChecksum = true } = this.#options
     requireVxlan(outline)
-    if (this.#tables !== null) return
+    if (this.#options.tables !== undefined) return
     requireNetworkAdmin(outline.deviceName)
     await refuseNetworkOverlap(outline, { namespace })
     await probeKernelDevice(outline, udpChecksum, { namespace })
@@ -97,11 +74,14 @@ export class KernelVtep implements Dataplane {
   async start(local: LocalVtep): Promise<void> {
     const { namespace, udpChecksum = true } = this.#options
     this.#device = local.deviceName
-    if (this.#tables === null) {
+    let { tables } = this.#options
+    if (tables === undefined) {
       this.#tellOfNew(await ensureKernelDevice(local, udpChecksum, { namespace }))
       const carried = { ipv4: local.network !== null, ipv6: local.ipv6Network !== null }
-      this.#tables = kernelTables(local.deviceName, carried, { namespace })
+      tables = kernelTables(local.deviceName, carried, { namespace })
     }
+    const [device, onRetry] = [local.deviceName, () => void this.#pass('retry')]
+    this.#entries = new VtepEntries({ log: this.#log, clock: this.#clock, tables, device, onRetry })
     this.#local = local
     this.#stopped = false
     if (this.#looksAtDevice) {
@@ -131,8 +111,8 @@ export class KernelVtep implements Dataplane {
       this.#log.debug('kernel-device-anew', `${deviceName} is made anew: ${failures[0]!.message}`)
     this.#tellOfNew(await ensureKernelDevice(local, udpChecksum, { namespace }))
     this.#local = local
-    this.#settledRows = null // what is made anew has lost its entries
-    await this.#reconcileOrRetry('underlay moved')
+    this.#entries?.forget() // what is made anew has lost them
+    await this.#entries?.pass('underlay moved')
   }
 
   changeMtu(local: LocalVtep): Promise<void> {
@@ -144,36 +124,15 @@ export class KernelVtep implements Dataplane {
   }
 
   async replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
-    if (this.#local === null) throw new Error('the dataplane is not started')
-    this.#rows = desiredRows(peers, this.#local)
+    if (this.#local === null || this.#entries === null) throw new Error('the dataplane is not started')
+    this.#entries.want(desiredRows(peers, this.#local))
     const generation = ++this.#generation
-    const known = new Set(this.#rows.flatMap(subnetRowsOf).map((row) => row.subnet))
-    for (const subnet of this.#failures.keys()) if (!known.has(subnet)) this.#failures.delete(subnet)
     await this.#pass(cause)
     return generation
   }
 
-  /** The kernel keeps its offloads to itself. */
-  features(): readonly [] {
-    return []
-  }
-
   counters(): Readonly<Record<string, number>> {
     return this.#options.namespace === undefined ? deviceCounters(this.#device) : {}
-  }
-
-  /** The kernel counts for the whole device. */
-  traffic(): null {
-    return null
-  }
-
-  workerRestarts(): readonly [] {
-    return []
-  }
-
-  /** The kernel checks no source. */
-  offenders(): readonly [] {
-    return []
   }
 
   impairment(): string | null {
@@ -198,27 +157,32 @@ export class KernelVtep implements Dataplane {
 
   pendingPeers(): number {
     const pending = this.pendingSubnets()
-    return this.#rows.filter((row) => subnetRowsOf(row).some(({ subnet }) => pending.has(subnet))).length
+    const rows = this.#entries?.rows ?? []
+    return rows.filter((row) => subnetRowsOf(row).some(({ subnet }) => pending.has(subnet))).length
   }
 
   /** None is reached without the device. */
   pendingSubnets(): ReadonlySet<string> {
-    const all = this.#lacks('overlay')
-    return all ? new Set(this.#rows.flatMap(subnetRowsOf).map(({ subnet }) => subnet)) : new Set(this.#failures.keys())
+    return new Set(this.#lacks('overlay') ? this.#subnets : this.#entries?.pending.keys())
   }
 
-  /** Worth a word only while somebody else's route keeps a peer from being reached. */
+  /** Worth a word only while somebody else's route keeps packets from the tunnel. */
   ways(): ReadonlyMap<string, PeerWay> | null {
-    const foreign = [...this.#failures].filter(([, { why }]) => isForeignRoute(why))
-    if (foreign.length === 0) return null
-    const tunnel = this.#rows.flatMap(subnetRowsOf).map(({ subnet }) => [subnet, THROUGH_TUNNEL] as const)
-    return new Map([...tunnel, ...foreign.map(([subnet, { why }]) => [subnet, { way: 'none', why }] as const)])
+    const { pending = [], partTaken = [] } = this.#entries ?? {}
+    const trouble = new Map<string, PeerWay>()
+    for (const [subnet, why] of partTaken) trouble.set(subnet, { way: 'tunnel', why })
+    for (const [subnet, why] of pending) if (isForeignRoute(why)) trouble.set(subnet, { way: 'none', why })
+    return tunnelWays(this.#subnets, trouble)
+  }
+
+  /** All that peers have. */
+  get #subnets(): readonly string[] {
+    return (this.#entries?.rows ?? []).flatMap(subnetRowsOf).map(({ subnet }) => subnet)
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
-    this.#retry?.cancel()
-    this.#retry = null
+    this.#entries?.stop()
     this.#watch?.stop()
     await this.#tail
     if (mode === 'remove' && this.#options.tables === undefined) {
@@ -235,11 +199,7 @@ export class KernelVtep implements Dataplane {
   }
 
   #pass(cause: string): Promise<void> {
-    return this.#inTurn(() => this.#reconcileOrRetry(cause))
-  }
-
-  #reconcileOrRetry(cause: string): Promise<void> {
-    return this.#reconcile(cause).catch((error: Error) => this.#passFailed(error))
+    return this.#inTurn(async () => this.#entries?.pass(cause))
   }
 
   /** What a start would do to the device is done again; with a device the kernel takes its entries and routes away. */
@@ -251,129 +211,12 @@ export class KernelVtep implements Dataplane {
       if (what !== 'kept') {
         const fields = { work: what, ...(why.length === 0 ? {} : { why: why.join('; ') }) }
         this.#log.warn('device-restored', `${this.#device} was changed by somebody else and is as it was again`, fields)
-        this.#settledRows = null
+        this.#entries?.forget()
       }
     } catch (error) {
       this.#log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
       return
     }
-    await this.#reconcileOrRetry('changed by somebody else')
+    await this.#entries?.pass('changed by somebody else')
   }
-
-  async #reconcile(cause: string): Promise<void> {
-    const tables = this.#tables
-    // Before the first peers are known, a former run's are better than none.
-    if (tables === null || this.#stopped || this.#generation === 0) return
-    const wanted = this.#rows
-    const failed = new Map(twinsAmong(wanted))
-    const rows = wanted.filter(({ subnet }) => !failed.has(subnet))
-    const present = await tables.read()
-    const removal = planRemoval(this.#device, rows, present, this.#macs)
-    await this.#remove(tables, 'ip', removal.routes)
-    await this.#remove(tables, 'bridge', removal.fdb)
-    await this.#remove(tables, 'ip', removal.neighbors)
-    const plan = planProgram(this.#device, rows, present)
-    for (const { mac } of rows) this.#macs.add(mac)
-    await program(tables, 'ip', plan.neighbors, failed)
-    await program(tables, 'bridge', plan.fdb, failed)
-    await this.#programAnew(tables, await program(tables, 'ip', plan.routes, failed), failed)
-    this.#tellOfRepairs(wanted, plan)
-    this.#settledRows = wanted
-    this.#settle(wanted, new Map([...plan.blocked, ...failed]), cause)
-  }
-
-  /** Routes that the kernel did not put in the place of wrong ones of ours. */
-  async #programAnew(
-    tables: KernelTables,
-    refused: readonly PeerCommand[],
-    failed: Map<string, string>,
-  ): Promise<void> {
-    const anew = refused.flatMap(({ subnet, instead }) => (instead === undefined ? [] : [{ subnet, ...instead }]))
-    if (anew.length === 0) return
-    await this.#remove(
-      tables,
-      'ip',
-      anew.map(({ removal }) => removal),
-    )
-    for (const { subnet } of anew) failed.delete(subnet)
-    await program(tables, 'ip', anew, failed)
-  }
-
-  /** Only what was there already can have been changed by others. */
-  #tellOfRepairs(rows: readonly PeerRow[], { neighbors, fdb, routes }: ProgramPlan): void {
-    const commands = [...routes, ...neighbors, ...fdb].filter(({ subnet }) => !this.#failures.has(subnet))
-    if (this.#settledRows !== rows || commands.length === 0) return
-    const fields = { peers: new Set(commands.map(({ subnet }) => subnet)).size, first: commands[0]!.command }
-    const message = 'routes or entries of peers were changed by somebody else and are as they were again'
-    this.#log.warn('peers-restored', message, fields)
-  }
-
-  async #remove(tables: KernelTables, tool: IpTool, commands: readonly string[]): Promise<void> {
-    for (const failure of await tables.apply(tool, commands)) {
-      // Gone already is as good as removed; anything else the next pass sees again.
-      const command = `${tool} ${commands[failure.index] ?? ''}`
-      this.#log.debug('kernel-entry-kept', `a stale entry could not be removed: ${failure.message}`, { command })
-    }
-  }
-
-  #settle(rows: readonly PeerRow[], failed: ReadonlyMap<string, string>, cause: string): void {
-    for (const { subnet } of rows.flatMap(subnetRowsOf)) {
-      const why = failed.get(subnet)
-      const before = this.#failures.get(subnet)
-      if (why !== undefined) {
-        this.#failures.set(subnet, { attempts: (before?.attempts ?? 0) + 1, why })
-        if (before?.why !== why) {
-          this.#log.warn('peer-pending', `peer ${subnet} could not be programmed: ${why}`, { cause })
-        }
-      } else if (before !== undefined) {
-        this.#failures.delete(subnet)
-        this.#log.info('peer-programmed', `peer ${subnet} is programmed after ${before.attempts} failed attempts`)
-      }
-    }
-    this.#scheduleRetry()
-  }
-
-  #passFailed(error: Error): void {
-    this.#log.warn('kernel-tables-unreadable', `the kernel's tables could not be read: ${error.message}`)
-    for (const { subnet } of this.#rows.flatMap(subnetRowsOf)) {
-      const { attempts = 0 } = this.#failures.get(subnet) ?? {}
-      this.#failures.set(subnet, { attempts: attempts + 1, why: error.message })
-    }
-    this.#scheduleRetry()
-  }
-
-  /** The peer that failed least often decides: a hopeless one does not slow down the rest. */
-  #scheduleRetry(): void {
-    if (this.#stopped || this.#failures.size === 0) return
-    const attempts = Math.min(...[...this.#failures.values()].map((failure) => failure.attempts))
-    this.#retry?.cancel()
-    const delayMs = Math.min(FIRST_RETRY_MS * 2 ** (attempts - 1), LONGEST_RETRY_MS)
-    this.#retry = this.#clock.after(delayMs, () => {
-      this.#retry = null
-      void this.#pass('retry')
-    })
-  }
-}
-
-/**
- * Runs one table's commands; a peer that failed in an earlier table is left out, so that its route never comes first.
- * Resolves with those that the kernel refused.
- */
-async function program(
-  tables: KernelTables,
-  tool: IpTool,
-  commands: readonly PeerCommand[],
-  failed: Map<string, string>,
-): Promise<readonly PeerCommand[]> {
-  const ready = commands.filter(({ subnet }) => !failed.has(subnet))
-  const failures = await tables.apply(
-    tool,
-    ready.map(({ command }) => command),
-  )
-  return failures.flatMap(({ index, message }) => {
-    const refused = ready[index]
-    if (refused === undefined) return []
-    failed.set(refused.subnet, message)
-    return [refused]
-  })
 }

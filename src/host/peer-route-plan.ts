@@ -38,7 +38,17 @@ export function carriedHalves(peer: Lease, { network, ipv6Network }: Omit<RouteE
   return halvesOf(peer).filter(crosses).map(formatPrefix)
 }
 
-/** The routes to them, but for those whose family the peer has no public address of. */
+/** Those peers of which one of these subnets is, whichever half. */
+export function peersWith(
+  subnets: ReadonlySet<string>,
+  peers: readonly Lease[],
+  end: Omit<RouteEnd, 'underlayInterface'>,
+): readonly Lease[] {
+  if (subnets.size === 0) return []
+  return peers.filter((peer) => carriedHalves(peer, end).some((subnet) => subnets.has(subnet)))
+}
+
+/** The routes to a peer's subnets, but for those whose family the peer has no public address of. */
 export function routesTo(peer: Lease, end: RouteEnd): PeerRoute[] {
   const { publicIp, publicIpv6 } = peer.attributes
   return carriedHalves(peer, end).flatMap((subnet) => {

@@ -4,6 +4,7 @@
 // that somebody else's stands in the way of, holds up no other one.
 import type { Prefix } from '../../dataplane/index.ts'
 import type { Log } from '../log.ts'
+import { partTaken, partTakers, placedRoutes, tellOfForeign } from './foreign-routes.ts'
 import type { RouteInfo } from './ip.ts'
 import { type PeerRoute, planPeerRoutes, type RouteStep } from './peer-route-plan.ts'
 import { foreignInTheWay } from './route-place.ts'
@@ -14,7 +15,7 @@ export interface RouteState {
   readonly route: PeerRoute
   /** Whether packets take it: ours is there, or somebody else's that is alike. */
   readonly inForce: boolean
-  /** Why not, or whose it is; empty for a route of ours in its place. */
+  /** Why not, or whose it is, or whose takes a part of the subnet; empty for a route of ours in its place. */
   readonly why: string
 }
 
@@ -26,6 +27,8 @@ export interface PeerRoutesOptions {
   /** Routes into this device are somebody else's business; `null` for none. */
   readonly sparedDevice: string | null
 }
+
+const SERVED = 'by a route that is not ours'
 
 export class PeerRoutes {
   readonly #options: PeerRoutesOptions
@@ -78,7 +81,8 @@ export class PeerRoutes {
 
   async #pass(wanted: readonly PeerRoute[]): Promise<ReadonlyMap<string, RouteState>> {
     const { table, networks, log } = this.#options
-    const { steps, removals } = planPeerRoutes(wanted, await table.read(networks), (route) => this.#isOurs(route))
+    const present = await table.read(networks)
+    const { steps, removals } = planPeerRoutes(wanted, present, (route) => this.#isOurs(route))
     for (const { index, message } of await table.apply(removals)) {
       // Gone already is as good as removed; anything else the next pass sees again.
       log.debug('route-kept', `a stale route could not be removed: ${message}`, { command: removals[index] ?? '' })
@@ -97,7 +101,17 @@ export class PeerRoutes {
     }
     // Better no route to a peer than one to where it was.
     await table.apply(wrong)
-    return new Map(wanted.map((route) => [route.subnet, this.#stateOf(route, steps.get(route.subnet), failed)]))
+    const takers = partTakers(
+      wanted.map(({ subnet, gateway }) => ({ subnet, peerAddress: gateway })),
+      placedRoutes(present, this.#options.sparedDevice),
+    )
+    return new Map(
+      wanted.map((route) => {
+        const state = this.#stateOf(route, steps.get(route.subnet), failed)
+        const taker = takers.get(route.subnet)
+        return [route.subnet, state.inForce && taker !== undefined ? { ...state, why: partTaken(taker) } : state]
+      }),
+    )
   }
 
   #stateOf(route: PeerRoute, step: RouteStep | undefined, failed: ReadonlyMap<string, string>): RouteState {
@@ -105,9 +119,9 @@ export class PeerRoutes {
     const refusal = failed.get(subnet)
     if (refusal !== undefined) return { route, inForce: false, why: inWords(refusal, route) }
     if (step?.kind === 'blocked') return { route, inForce: false, why: foreignInTheWay(step.what) }
-    if (step?.kind === 'served') return { route, inForce: true, why: 'by a route that is not ours' }
+    if (step?.kind === 'served') return { route, inForce: true, why: SERVED }
     const before = this.#states.get(subnet)
-    if (step?.kind === 'run' && before?.inForce === true && before.why === '' && isSame(before.route, route)) {
+    if (step?.kind === 'run' && before?.inForce === true && before.why !== SERVED && isSame(before.route, route)) {
       this.#restored += 1
       this.#options.log.warn('route-restored', `the route to ${subnet} was gone or changed, and is as it was again`)
     }
@@ -121,12 +135,18 @@ export class PeerRoutes {
   /** Of each change once. */
   #tell(states: ReadonlyMap<string, RouteState>): void {
     const { log } = this.#options
+    tellOfForeign(log, reasonsInForce(this.#states), reasonsInForce(states))
     for (const [subnet, { route, inForce, why }] of states) {
       const before = this.#states.get(subnet)
       if (!inForce && before?.why !== why) log.warn('peer-pending', `no route to ${subnet} by ${route.gateway}: ${why}`)
       if (inForce && before?.inForce === false) log.info('peer-programmed', `the route to ${subnet} is there`)
     }
   }
+}
+
+function reasonsInForce(states: ReadonlyMap<string, RouteState>): ReadonlyMap<string, string> {
+  const inForce = [...states].filter(([, state]) => state.inForce && state.why !== '')
+  return new Map(inForce.map(([subnet, { why }]) => [subnet, why]))
 }
 
 function isSame(a: PeerRoute, b: PeerRoute): boolean {

@@ -52,16 +52,33 @@ export function describeRoute({ dst, gateway, dev, protocol, metric, type }: Rou
   return parts.filter(Boolean).join(' ')
 }
 
-const FOREIGN = 'a route that is not ours is in the way: '
+const IN_THE_WAY = 'a route that is not ours is in the way: '
+const TAKES_PART = 'a route that is not ours takes a part of it: '
 
-/** Why a peer waits. `what`: the route, as describeRoute has it. */
+/** Why a subnet is not reached as it should be. `what`: the route, as describeRoute has it. */
 export function foreignInTheWay(what: string): string {
-  return FOREIGN + what
+  return IN_THE_WAY + what
 }
 
-/** Whether that is what a reason says. */
+/** Why a subnet is not reached as a whole. `what`: the route, as describeRoute has it. */
+export function foreignTakesPart(what: string): string {
+  return TAKES_PART + what
+}
+
+/** The route of somebody else's that a reason names, as describeRoute has it; `null` where it names none. */
+export function foreignRouteIn(why: string): string | null {
+  const prefix = [IN_THE_WAY, TAKES_PART].find((words) => why.startsWith(words))
+  return prefix === undefined ? null : why.slice(prefix.length)
+}
+
+/** Whether a reason is that of a route of somebody else's. */
 export function isForeignRoute(why: string): boolean {
-  return why.startsWith(FOREIGN)
+  return foreignRouteIn(why) !== null
+}
+
+/** Whether it is that of one which takes a part, and leaves the rest. */
+export function isPartTaken(why: string): boolean {
+  return why.startsWith(TAKES_PART)
 }
 
 /** What stands in the place of our route to `destination` into `device` and is neither ours nor leads there too. */

@@ -17,7 +17,10 @@ import { UNDERLAY_INTERFACE } from './underlay.ts'
 const READY_LIMIT_MS = 20_000
 const POLL_MS = 20
 
-/** The built command line of this very package; sources run by a test runner have it below dist/. */
+/**
+ * The built command line of this very package; sources run by a test runner have it below dist/.
+ * @throws FlanneletteError `lab-state` when it is not built
+ */
 export function mainProgram(moduleUrl: string = import.meta.url): string {
   const inSources = moduleUrl.endsWith('.ts')
   const path = fileURLToPath(new URL(inSources ? '../../dist/src/main.js' : '../main.js', moduleUrl))
@@ -53,7 +56,10 @@ function daemonCommand(options: LabOptions, host: Pick<LabHost, 'name' | 'datapl
   ]
 }
 
-/** Starts the daemon apart from this process; its log is appended to, so that a restart continues it. */
+/**
+ * Starts the daemon apart from this process; its log is appended to, so that a restart continues it.
+ * @throws FlanneletteError `lab-state` when there is no process of it
+ */
 export function startDaemon(
   options: LabOptions,
   host: Pick<LabHost, 'name' | 'namespace' | 'dataplane'>,

@@ -19,8 +19,8 @@
 //   ours, later revision        a write of ours whose answer never came, or a reservation made by an operator: taken
 //                               over; otherwise another host uses our address: lost
 //   ours, earlier revision      the store was restored from a copy: taken over
-// Lost is final: `onLost` runs once and the manager stops. A store that is away is no loss: the lease is `suspect` once
-// its lifetime is over, and forwarding goes on with what is known.
+// Lost is final: `onLost` runs once and the manager stops. A store that is away is no loss: the lease is `suspect` from
+// the first renewal that failed on, and when its lifetime is over, and forwarding goes on with what is known.
 import { type Clock, delay, LONGEST_TIMER_MS, type Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -38,7 +38,7 @@ import {
 } from './lease.ts'
 import { withDeadline } from './store-deadline.ts'
 
-/** `suspect`: the store could not be asked since the lifetime ended, or the kept lease was not yet confirmed. */
+/** `suspect`: it could not be renewed when it was time, its lifetime is over, or the kept lease was not yet confirmed. */
 export type LeaseState = 'held' | 'suspect' | 'lost'
 
 export interface LeaseManagerOptions {
@@ -73,8 +73,10 @@ export class LeaseManager {
   #unsure: boolean
   /** Attributes of a write whose answer never came: they are ours as well. */
   #attempted: LeaseAttributes | null = null
-  /** The last renewal failed. */
+  /** The last renewal failed, or is under way. */
   #refused = false
+  /** A renewal has failed, and none has worked since. */
+  #overdue = false
   #reachable: boolean | null = null
   #why = ''
   #renewAtBootMs = 0
@@ -100,7 +102,7 @@ export class LeaseManager {
   }
 
   get state(): LeaseState {
-    return this.#state
+    return this.#state === 'held' && (this.#overdue || this.isExpired) ? 'suspect' : this.#state
   }
 
   /** Wall-clock time of the last successful write in this process, `null` before the first. */
@@ -220,6 +222,7 @@ export class LeaseManager {
   #failed(error: unknown): void {
     const { log, clock } = this.#options
     const message = error instanceof FlanneletteError ? error.oneLine : String(error)
+    if (this.#refused) this.#overdue = true
     if (clock.bootMs() >= this.#expiresAtBootMs && this.#state === 'held') {
       this.#state = 'suspect'
       log.error('lease-suspect', 'the lease could not be renewed in its lifetime: others may take the subnet')
@@ -317,6 +320,7 @@ export class LeaseManager {
     this.#unsure = false
     this.#attempted = null
     this.#refused = false
+    this.#overdue = false
     this.#schedule(lease, true)
     this.#options.onOwnLease(lease)
   }

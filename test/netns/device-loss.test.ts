@@ -60,6 +60,33 @@ test.each([
   await eventually(() => expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 }))
 })
 
+test('a route of somebody else’s to a part of a peer’s subnet is left alone and warned of while it is there', async () => {
+  const ways = () =>
+    lab()
+      .host('host1')
+      .status?.peers.map((peer) => peer.ways ?? null)
+  expect(ways()).toEqual([null])
+  onHost1('route', 'add', '10.244.2.128/25', 'dev', 'eth0', 'proto', 'static')
+  const foreign = () => onHost1('route', 'show', '10.244.2.128/25')
+  const before = foreign()
+  const why = 'a route that is not ours takes a part of it: 10.244.2.128/25 dev eth0 proto static'
+  await eventually(() => expect(ways()).toEqual([[{ subnet: '10.244.2.0/24', way: 'tunnel', why }]]))
+  expect([foreign(), lab().host('host1').status?.state]).toEqual([before, 'ready'])
+  onHost1('route', 'delete', '10.244.2.128/25', 'proto', 'static')
+  await eventually(() => expect(ways()).toEqual([null]))
+})
+
+test('one to the whole subnet makes the peer pending until it is gone', async () => {
+  const said = () => {
+    const { pendingPeers, state, peers } = lab().host('host1').status!
+    return [pendingPeers, state, peers.map(({ ways }) => ways?.[0]?.way ?? null)]
+  }
+  onHost1('route', 'add', '10.244.2.0/24', 'dev', 'eth0', 'proto', 'static')
+  await eventually(() => expect(said()).toEqual([1, 'degraded', ['none']]))
+  onHost1('route', 'delete', '10.244.2.0/24', 'proto', 'static')
+  await eventually(() => expect(said()).toEqual([0, 'ready', [null]]))
+})
+
 test('an underlay address that is gone makes the node degraded, with one warning, until it is back', async () => {
   const told = () => logOf(lab(), 'host1').flatMap(({ event }) => (event.startsWith('underlay-') ? [event] : []))
   const address = /inet (\S+)/.exec(onHost1('-4', 'address', 'show', 'dev', 'eth0'))![1]!

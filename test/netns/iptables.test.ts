@@ -50,9 +50,11 @@ test('rules of the variant that is not in use any more are found and removed; a 
     execFileSync('ip', ['netns', 'exec', namespace, 'cat', '/proc/net/ip_tables_names'], { encoding: 'utf8' })
   const wishes = { networks: [NETWORKS.ip], masquerade: true, forward: true, randomFully: true }
   const keeper = new FirewallKeeper({ ...wishes, mode: 'nftables' }, { namespace })
+  const legacy = new Iptables('ip', { alternative: '-legacy' }, { namespace })
   await keeper.removeOthers()
-  expect(legacyTables()).toBe('')
-  await new Iptables('ip', { alternative: '-legacy' }, { namespace }).sync([masqueradeRules(NETWORKS.ip)])
+  expect([await legacy.translations(), legacyTables()]).toEqual([[], ''])
+  await legacy.sync([masqueradeRules(NETWORKS.ip)])
+  expect(await legacy.translations()).toEqual([natListing(IPV4)[5]])
   await new Iptables('ip', { alternative: '-nft' }, { namespace }).sync([forwardRules(NETWORKS.ip)])
   expect(await keeper.removeOthers()).toHaveLength(2)
   expect(list(namespace, 'iptables-legacy', 'nat')).toEqual(natListing(IPV4).slice(0, 4))

@@ -15,6 +15,7 @@ import {
   writeConfig,
 } from '../support/daemon-under-test.ts'
 import { datagramReceiver } from '../support/datagram-receiver.ts'
+import { linesOf } from '../support/output-lines.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 const LIMIT_MS = 10_000
@@ -26,6 +27,14 @@ function ask({ namespace }: Host, url: string): { code: number; body: string } {
   return JSON.parse(
     execFileSync('ip', ['netns', 'exec', namespace, process.execPath, '-e', script], { encoding: 'utf8' }),
   )
+}
+
+/** Local addresses and ports of sockets on the host, in order. */
+function listeners({ namespace }: Host, protocol: 'udp' | 'tcp'): string[] {
+  const words = ['netns', 'exec', namespace, 'ss', '-Hln', `--${protocol}`]
+  return linesOf(execFileSync('ip', words, { encoding: 'utf8' }))
+    .map((line) => line.split(/\s+/)[3]!)
+    .sort()
 }
 
 function status(host: Host, ...words: string[]): { code: number | null; out: string; err: string } {
@@ -52,6 +61,11 @@ test('probes and status follow a node from waiting to ready to dead, and metrics
   expect(status(a, '--wait', '--for', 'peers=1', '--timeout', '10s').code).toBe(0)
   expect(ask(a, 'http://127.0.0.1:8081/readyz')).toEqual({ code: 200, body: 'flanneld is ready\n' })
   expect(ask(a, 'http://127.0.0.1:8081/metrics').code).toBe(404)
+
+  // Nothing listens to all the world: the tunnel on the underlay's address, and what was asked for on loopback.
+  expect(listeners(a, 'udp')).toContain('192.0.2.1:8472')
+  expect(listeners(a, 'udp').filter((place) => !place.startsWith('192.0.2.1:'))).toEqual([])
+  expect(listeners(a, 'tcp')).toEqual(['127.0.0.1:8081', '127.0.0.1:9401'])
 
   const there = other.status!.node!.overlayAddress
   execFileSync('ip', ['netns', 'exec', a.namespace, 'ping', '-c', '3', '-i', '0.1', '-W', '2', there])

@@ -29,6 +29,8 @@ import { countingBytes, fromTun, tcpPacket, udpPacket, type VnetOptions } from '
 const NAME = 'flannel.1'
 const MEMORY_BYTES = 4 * 1024 * 1024
 const EBADF = 9
+/** linux/if_tun.h; Linux 4.19 uses memory after it was freed with the second and third. */
+const [IFF_TUN, IFF_NAPI, IFF_NAPI_FRAGS] = [0x0001, 0x0010, 0x0020]
 
 const opened = (result: OpenTun | TunFailure): OpenTun => {
   if ('errno' in result) throw new Error(`${result.step}: errno ${result.errno}`)
@@ -78,6 +80,8 @@ describe('opening a TUN', () => {
     const { fd, offloads } = opened(open(namespace))
     expect([0x67, 0x07]).toContain(offloads)
     expect(ip('-n', namespace, 'link', 'show', NAME)).toContain(NAME)
+    const flags = Number(ip('netns', 'exec', namespace, 'cat', `/sys/class/net/${NAME}/tun_flags`))
+    expect([flags & IFF_TUN, flags & (IFF_NAPI | IFF_NAPI_FRAGS)]).toEqual([IFF_TUN, 0])
     libc.close(fd)
     expect(() => ip('-n', namespace, 'link', 'show', NAME)).toThrow()
   })

@@ -1,7 +1,15 @@
 // Log lines: one event a line, in two forms, and repetitions counted instead of written.
 import { closeSync, fstatSync, openSync } from 'node:fs'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { createLog, type LogFormat, type LogReader, OPPOSITES, REPEAT_WINDOW_MS, readerOf } from '../../src/log.ts'
+import {
+  createLog,
+  type LogFormat,
+  type LogReader,
+  MAX_TURNS,
+  OPPOSITES,
+  REPEAT_WINDOW_MS,
+  readerOf,
+} from '../../src/log.ts'
 import { projectFiles } from '../support/source-tree.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
@@ -144,12 +152,44 @@ describe('a change of state', () => {
 
   test('is written each time, however soon it comes back', async () => {
     const { log, written, clock } = make('json')
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < 2; round++) {
       log.warn('underlay-lost', 'eth0 is down')
       await clock.advance(1000)
       log.info('underlay-back', 'eth0 is up')
     }
-    expect(events(written)).toEqual(Array(3).fill(['underlay-lost', 'underlay-back']).flat())
+    expect(events(written)).toEqual(Array(2).fill(['underlay-lost', 'underlay-back']).flat())
+  })
+
+  test('to and fro all the time is written six times a minute, and at the end of it as it stands', async () => {
+    const { log, written, clock } = make('json')
+    for (let second = 0; second < 120; second++) {
+      log.warn('store-disconnected', 'store etcd is away')
+      log.info('store-connected', 'store etcd answers')
+      await clock.advance(1000)
+    }
+    expect(written.length).toBeLessThanOrEqual(2 * (MAX_TURNS + 1))
+    expect(JSON.parse(written[MAX_TURNS]!)).toMatchObject({
+      event: 'store-connected',
+      msg: 'store etcd answers (the last of 115 more changes within 60 s)',
+    })
+    await clock.advance(2 * REPEAT_WINDOW_MS)
+    log.warn('store-disconnected', 'store etcd is away')
+    expect(JSON.parse(written.at(-1)!)).toMatchObject({ msg: 'store etcd is away' })
+  })
+
+  test('to and fro of one pair keeps no other, nor those of many peers, from being written', async () => {
+    const { log, written } = make('json')
+    for (let peer = 0; peer < 50; peer++) log.warn('peer-pending', `no route to peer ${peer}`)
+    for (let peer = 0; peer < 50; peer++) log.info('peer-programmed', `peer ${peer} is programmed`)
+    expect(written).toHaveLength(100)
+    for (let round = 0; round < 10; round++) {
+      log.warn('underlay-lost', 'eth0 is down')
+      log.info('underlay-back', 'eth0 is up')
+    }
+    log.error('device-lost', 'flannel.1 is gone')
+    expect(written).toHaveLength(100 + MAX_TURNS + 1)
+    log.close()
+    expect(JSON.parse(written.at(-1)!)).toMatchObject({ event: 'underlay-back' })
   })
 
   test('between two warnings as well', () => {

@@ -11,7 +11,7 @@ const WHERE_IN_WORDS = {
 } as const
 
 /** Where packets are counted: what the kernel lost in front of the engine is counted by the daemon's dataplane. */
-const COUNTS_PACKETS = /^dataplane\/|^src\/daemon\/userspace-dataplane\.ts$/
+const COUNTS_PACKETS = /^dataplane\/|^src\/daemon\/(userspace-dataplane|worker-books)\.ts$/
 
 const DROP_SECTION = { begin: '<!-- drop reasons: begin -->', end: '<!-- drop reasons: end -->' } as const
 

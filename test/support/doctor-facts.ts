@@ -252,6 +252,7 @@ export function healthy(more: Partial<Facts> = {}): Facts {
     udpPorts: { seen: true, value: [{ port: 8472, address: '192.0.2.1', holders: [{ pid: PID, program: 'node' }] }] },
     firewall: { seen: true, value: [{ name: 'iptables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
     ipv6Firewall: { seen: true, value: [{ name: 'ip6tables FORWARD', hook: 'forward', policy: 'accept', rules: [] }] },
+    natRules: { seen: true, value: ['-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE'] },
     largePackets: { seen: true, value: [look(2), look(3)] },
     managed: { seen: true, value: [] },
     subnetFilePath: '/run/flannel/subnet.env',

@@ -51,8 +51,8 @@ async function dgramDriver() {
   const { openDriver } = await import('../../dataplane/worker/driver.ts')
   vi.doUnmock('node:dgram')
   const memory = new PacketMemory(MEMORY_BYTES)
-  const open = () =>
-    openDriver(memory, setupOf('dgram'), { onReceivable: () => undefined, onRoom: () => undefined }, null)
+  const events = { onReceivable: () => undefined, onRoom: () => undefined }
+  const open = () => openDriver({ memory, setup: setupOf('dgram'), events, wide: null })
   return { memory, open, receiver: () => played[0]! }
 }
 

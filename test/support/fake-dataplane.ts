@@ -1,10 +1,9 @@
 // A dataplane that moves nothing and remembers what it was told.
 import type { Offender } from '../../dataplane/engine/offenders.ts'
-import type { PeerTraffic } from '../../dataplane/engine/peer-activity.ts'
 import type { UnderlayAddress } from '../../dataplane/forwarding/remote-vtep.ts'
-import { type Feature, works } from '../../dataplane/io/feature.ts'
+import { works } from '../../dataplane/io/feature.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
-import type { Dataplane, LocalVtep, VtepOutline } from '../../src/host/dataplane.ts'
+import type { Dataplane, EngineBooks, LocalVtep, VtepOutline } from '../../src/host/dataplane.ts'
 import type { Lease } from '../../src/lease/lease.ts'
 
 export class FakeDataplane implements Dataplane {
@@ -12,12 +11,17 @@ export class FakeDataplane implements Dataplane {
   readonly entropy = 'none'
   readonly driver = 'offload'
   local: LocalVtep | null = null
-  /** What `offenders` gives. */
+  /** Who is refused, by its books. */
   refused: readonly Offender[] = []
-  /** What `traffic` gives. */
-  passed: Map<UnderlayAddress, PeerTraffic> | null = null
-  /** What `pathLimits` gives. */
-  limits = new Map<UnderlayAddress, number>()
+  /** Limits of ways, by its books. */
+  readonly limits = new Map<UnderlayAddress, number>()
+  readonly books: EngineBooks | undefined = {
+    features: () => [works('udp-gso', 'as in a test')],
+    traffic: () => new Map(),
+    pathLimits: () => this.limits,
+    workerRestarts: () => [0, 2],
+    offenders: () => this.refused,
+  }
   /** What `pendingPeers` gives. */
   pending = 0
   outline: VtepOutline | null = null
@@ -66,28 +70,8 @@ export class FakeDataplane implements Dataplane {
     return this.tables.length
   }
 
-  features(): readonly Feature[] {
-    return [works('udp-gso', 'as in a test')]
-  }
-
   counters(): Readonly<Record<string, number>> {
     return { 'outbound.packets.read': 7 }
-  }
-
-  traffic(): ReadonlyMap<UnderlayAddress, PeerTraffic> | null {
-    return this.passed
-  }
-
-  pathLimits(): ReadonlyMap<UnderlayAddress, number> {
-    return this.limits
-  }
-
-  workerRestarts(): readonly number[] {
-    return [0, 2]
-  }
-
-  offenders(): readonly Offender[] {
-    return this.refused
   }
 
   impairment(): string | null {

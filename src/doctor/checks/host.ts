@@ -11,7 +11,7 @@ import type { LeaseStatus } from '../../daemon/status-file.ts'
 import type { LinkInfo, RouteInfo } from '../../host/ip.ts'
 import { findNetworkOverlap, parseDestination } from '../../host/network-overlap.ts'
 import { judgeOverlayDevice } from '../../host/overlay-link.ts'
-import { isForeignRoute } from '../../host/route-place.ts'
+import { isForeignRoute, isPartTaken } from '../../host/route-place.ts'
 import { isOurPeerRoute } from '../../host/route-protocol.ts'
 import { type Facts, overlayName, overlayNames } from '../facts.ts'
 import { type CarriedFamily, carriedFamilies, type FamilySide, tunnelFamilies } from '../family.ts'
@@ -151,6 +151,7 @@ const peerRoutes: Check = {
       }
       if (one.way === 'none') return [error(`no route leads to ${what}: ${one.why}`, routeAdvice(one.why, one))]
       if (!isForeignRoute(one.why)) return []
+      if (isPartTaken(one.why)) return [warning(`${what}: ${one.why}`, routeAdvice(one.why, one))]
       return [warning(`${what} is not reached past the tunnel: ${one.why}`, routeAdvice(one.why, one))]
     })
     if (unwell.length > 0) return unwell

@@ -1,5 +1,12 @@
 // Checks of what stands between subnet.env and the pods: bridge, CNI configs, options of a container engine.
-import { formatPrefix, type Ipv4Prefix, overlaps, parsePrefix, samePrefix } from '../../../dataplane/index.ts'
+import {
+  containsPrefix,
+  formatPrefix,
+  type Ipv4Prefix,
+  overlaps,
+  parsePrefix,
+  samePrefix,
+} from '../../../dataplane/index.ts'
 import type { LinkInfo } from '../../host/ip.ts'
 import { type Facts, overlayName } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
@@ -118,4 +125,56 @@ function engineBridge({ links }: Facts, subnet: Ipv4Prefix): Remark[] {
     })
 }
 
-export const POD_CHECKS: readonly Check[] = [bridgeAddress, subnetTwice, cniOrder, engineOptions]
+/** What a packet from a pod of this host to one of another host is like. */
+interface PodToPod {
+  readonly network: Ipv4Prefix
+  readonly subnet: Ipv4Prefix
+  /** Where it leaves. */
+  readonly device: string
+}
+
+const podsMasqueraded: Check = {
+  id: 'pods-masqueraded',
+  group: 'pods',
+  judge: (facts) => {
+    const { natRules } = facts
+    const [node, subnet] = [facts.view.status?.node, ownSubnet(facts)]
+    const network = parsePrefix(node?.network ?? '')
+    if (node == null || network === null || subnet === null) return []
+    if (!natRules.seen) return [unseen(`iptables, table nat: ${natRules.why}`)]
+    const device = node.device === '' ? node.underlayInterface : node.device
+    const found = natRules.value.filter((line) => translatesPods(line, { network, subnet, device }))
+    if (found.length === 0) return [ok('no rule of others gives packets between pods another source')]
+    return found.map((line) => {
+      const rule = line.replace(/^-A POSTROUTING /, '')
+      const message = `a rule in POSTROUTING hides pods of this host from others, which see the host's address: ${rule}`
+      const remedy = `start the container engine with --ip-masq=false if it is its own, else iptables -t nat -D POSTROUTING ${rule}`
+      return warning(message, remedy)
+    })
+  },
+}
+
+/** A rule of others by what it names; one that asks for more than addresses and devices (a mark, a port) is not judged. */
+function translatesPods(line: string, { network, subnet, device }: PodToPod): boolean {
+  const text = line.replace(/ -m comment --comment ("[^"]*"|\S+)/, '')
+  if (!/ -j (MASQUERADE|SNAT)\b/.test(text) || / -[mp] /.test(text) || line.includes('"flanneld ')) return false
+  const named = (flag: string) => {
+    const [, not, word] = new RegExp(`( !)? ${flag} (\\S+)`).exec(text) ?? []
+    return word === undefined ? null : { not: not !== undefined, word }
+  }
+  const fits = (flag: string, holds: (word: string) => boolean) => {
+    const match = named(flag)
+    return match === null || holds(match.word) !== match.not
+  }
+  const within = (word: string, whole: Ipv4Prefix) => {
+    const prefix = parsePrefix(word)
+    return prefix !== null && (containsPrefix(prefix, whole) || containsPrefix(whole, prefix))
+  }
+  return (
+    fits('-s', (word) => within(word, subnet)) &&
+    fits('-d', (word) => within(word, network) && word !== formatPrefix(subnet)) &&
+    fits('-o', (word) => word === device)
+  )
+}
+
+export const POD_CHECKS: readonly Check[] = [bridgeAddress, subnetTwice, cniOrder, engineOptions, podsMasqueraded]

@@ -88,6 +88,11 @@ export class Iptables implements Firewall {
     return (await this.#identify())?.variant ?? null
   }
 
+  /** Rules of anybody in POSTROUTING of table nat, as `-S` lists them. */
+  async translations(): Promise<readonly string[]> {
+    return (await this.#mayHold('nat')) ? ((await this.#rulesOf('nat', 'POSTROUTING')) ?? []) : []
+  }
+
   async sync(wanted: readonly RuleSet[]): Promise<readonly string[]> {
     const randomFully = this.#options.randomFully === true && (await this.#identify())?.randomFully === true
     const repairs = await this.#repairs((name) => {

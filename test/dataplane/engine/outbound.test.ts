@@ -52,6 +52,19 @@ describe('the frame on the wire', () => {
     }
   })
 
+  it('is for the MAC of the table in force, also when the packet is like the last one', () => {
+    const { a, tap } = tappedPair()
+    const rebooted = 0x0a0000000099
+    a.sendFromTun(fromTun(icmpEcho()), fromTun(icmpEcho()))
+    a.learn(entryFor({ ...NODE_B, mac: rebooted }))
+    a.sendFromTun(fromTun(icmpEcho()))
+    expect(tap.takeFrames()).toEqual([
+      vxlanFrame(icmpEcho()),
+      vxlanFrame(icmpEcho()),
+      vxlanFrame(icmpEcho(), { destinationMac: rebooted }),
+    ])
+  })
+
   it('leaves out what follows the packet in the read', () => {
     const { a, tap } = tappedPair()
     a.sendFromTun(fromTun(Uint8Array.from([...icmpEcho(), 1, 2, 3])))

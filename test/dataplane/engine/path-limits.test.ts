@@ -160,6 +160,26 @@ describe('a packet with DF that is larger than the way takes', () => {
     expect(path.asked).toBe(1)
   })
 
+  it('costs no other of its batch: nine arrive in one send, one is told of, and other peers notice nothing', () => {
+    const { send, learn, path, dropped } = limitedPair(WHOLE)
+    learn(...entriesFor(NODE_B), entryFor(OTHER))
+    const small = Array.from({ length: 9 }, (_, n) => sized(1000, { identification: n }))
+    const { told, arrived } = send(
+      ...small.map((packet) => fromTun(packet)),
+      fromTun(sized(MTU)),
+      fromTun(sized(MTU, { destination: '10.244.9.3' })),
+    )
+    expect(told.map(namedMtu)).toEqual([WHOLE])
+    expect(arrived).toHaveLength(1) // joined again
+    expect(path.sent).toEqual([
+      { df: true, frames: 9, frameBytes: 1022 },
+      { df: true, frames: 1, frameBytes: MTU + 22 },
+    ])
+    expect(dropped('tx-too-big')).toBe(1)
+    expect(send(...small.map((packet) => fromTun(packet))).told).toEqual([])
+    expect(path.sent.at(-1)).toEqual({ df: true, frames: 9, frameBytes: 1022 })
+  })
+
   it('is lost, and no more, where the kernel does not say what would pass', () => {
     const { send, path, dropped } = limitedPair(WHOLE)
     path.answer = -113

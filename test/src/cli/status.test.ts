@@ -104,6 +104,9 @@ describe('one screen', () => {
     const why = 'a route that is not ours is in the way: 10.244.2.0/24 dev eth1 proto static'
     const hidden = textOf({ ...HEALTHY, peers: [by('tunnel', why)] })
     expect(hidden).toContain(`warning: 10.244.2.0/24 (192.0.2.2): ${why}\n`)
+    const part = 'a route that is not ours takes a part of it: 10.244.2.128/25 dev eth1 proto static'
+    const halved = textOf({ ...HEALTHY, peers: [by('tunnel', part)] })
+    expect(halved).toContain(`warning: 10.244.2.0/24 (192.0.2.2): ${part}\n`)
     const node = { ...HEALTHY.node!, device: '', vni: 0, port: 0, mtu: 1500 }
     const lost = textOf({ ...HEALTHY, dataplane: 'routes', driver: 'none', node, peers: [by('none', 'no neighbour')] })
     expect(lost).toContain('warning: no route to 10.244.2.0/24 (192.0.2.2): no neighbour\n')

@@ -108,6 +108,19 @@ describe('with our own engine', () => {
     expect(routing.ways()?.get('10.244.2.0/24')?.why).toMatch(/not ours/)
   })
 
+  test('another’s route to a part is told of a direct peer, and of one that takes the tunnel', async () => {
+    const why = (subnet: string) => `a route that is not ours takes a part of it: ${subnet} dev eth1 proto static`
+    const inner = new FakeDataplane()
+    const kept = new Map<string, PeerWay>([['10.244.3.0/24', { way: 'tunnel', why: why('10.244.3.0/25') }]])
+    const { routing, table } = await node(Object.assign(inner, { ways: () => kept }))
+    table.routes = [{ dst: '10.244.2.0/25', dev: 'eth1', protocol: 'static' }]
+    await routing.replacePeers([NEAR, FAR], 'test')
+    expect(Object.fromEntries(routing.ways()!)).toEqual({
+      '10.244.2.0/24': { way: 'direct', why: why('10.244.2.0/25') },
+      '10.244.3.0/24': { way: 'tunnel', why: why('10.244.3.0/25') },
+    })
+  })
+
   test('both families have routes of their own: one goes, the other stays, and in the end neither does', async () => {
     const { routing, table } = await node(new FakeDataplane(), {
       ...LOCAL,

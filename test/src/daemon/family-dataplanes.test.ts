@@ -130,37 +130,10 @@ describe('peers', () => {
 })
 
 describe('what is told', () => {
-  const SILENT = {
-    sentPackets: 0,
-    sentBytes: 0,
-    lastSentMs: 0,
-    receivedPackets: 0,
-    receivedBytes: 0,
-    lastReceivedMs: 0,
-  }
-  const offender = (lastSeenMs: number) => {
-    return { outerSource: 1, innerSource: 2, reason: 'unknown-peer', packets: 1, lastSeenMs } as const
-  }
-
-  test('counters are sums, restarts stand one behind the other', async () => {
+  test('counters are sums, and books those of both', async () => {
     const { whole } = await running()
     expect(whole.counters()).toEqual({ 'outbound.packets.read': 14 })
-    expect(whole.workerRestarts()).toEqual([0, 2, 0, 2])
-  })
-
-  test('traffic is by the addresses of both families', async () => {
-    const { whole, first, second } = await running()
-    expect(whole.traffic()).toBeNull()
-    first.passed = new Map([[ip('192.0.2.2'), SILENT]])
-    second.passed = new Map([[ip6('2001:db8::2'), SILENT]])
-    expect([...whole.traffic()!.keys()]).toEqual([ip('192.0.2.2'), ip6('2001:db8::2')])
-  })
-
-  test('offenders come the latest first, whichever saw them', async () => {
-    const { whole, first, second } = await running()
-    first.refused = [offender(30), offender(10)]
-    second.refused = [offender(20)]
-    expect(whole.offenders().map(({ lastSeenMs }) => lastSeenMs)).toEqual([30, 20, 10])
+    expect(whole.books?.workerRestarts()).toEqual([0, 2, 0, 2])
   })
 
   test('trouble of IPv6 is named as such, and that of IPv4 comes first', async () => {
@@ -170,13 +143,6 @@ describe('what is told', () => {
     expect(whole.impairment()).toBe('IPv6: the underlay address is gone')
     first.trouble = 'the device is gone'
     expect(whole.impairment()).toBe('the device is gone')
-  })
-
-  test('a feature that one does without is told of as missing', async () => {
-    const { whole, second } = await running()
-    const [feature] = second.features()
-    second.features = () => [{ ...feature!, on: false, why: 'refused' }]
-    expect(whole.features()).toMatchObject([{ name: 'udp-gso', on: false, why: 'refused' }])
   })
 
   test('a stop stops both', async () => {

@@ -1,5 +1,6 @@
 // Alive and ready: what makes a node either, and above all what does not.
 import { expect, test } from 'vitest'
+import { formatPrefix } from '../../../dataplane/wire/prefix.ts'
 import { HealthWatch, LONGEST_LAG_MS, LoopLag } from '../../../src/daemon/health.ts'
 import { type Host, makeHost, started } from '../../support/agent-host.ts'
 import { peerLease } from '../../support/peer-lease.ts'
@@ -66,6 +67,18 @@ test('a store that is away is a note: alive and ready until the lease has expire
   await host.clock.advance(25 * 3_600_000)
   expect(health.look()).toMatchObject({ live: true, ready: false })
   expect(failing(health)).toEqual(['lease'])
+})
+
+test('a node whose subnet is another node’s by now is neither alive nor ready', async () => {
+  const host = makeHost()
+  const node = await started(host)
+  const health = watchOf(node)
+  const subnet = formatPrefix(node.agent.local!.subnet!)
+  host.shared.edit(() => [{ ...peerLease(subnet, '192.0.2.9', '0a:00:00:00:00:09'), revision: 90 }])
+  await node.agent.lost
+  expect(health.look()).toMatchObject({ live: false, ready: false })
+  expect(failing(health)).toContain('lease')
+  expect(health.look().checks.find(({ name }) => name === 'lease')?.about).toBe(`${subnet} is somebody else's now`)
 })
 
 test('checks tell the last renewal and the last change of peers', async () => {

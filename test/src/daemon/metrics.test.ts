@@ -109,6 +109,11 @@ test('a peer has a path MTU while the way to it is limited', async () => {
   expect(valuesOf(await page(), 'peer_path_mtu_bytes')).toEqual([])
 })
 
+test('leases that contradict each other are told by their number', async () => {
+  expect(await page()).toContain('flannelette_lease_conflicts 0')
+  expect(await page({ conflicts: 2 })).toContain('flannelette_lease_conflicts 2')
+})
+
 test('peers have a series each unless they are switched off, and lose it when they go', async () => {
   let peersLastReceive: MetricFacts['peersLastReceive'] = [['192.0.2.2', 0]]
   const metrics = new Metrics(() => ({ ...NONE, peersLastReceive }))

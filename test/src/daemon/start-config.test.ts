@@ -10,9 +10,9 @@ describe('a start', () => {
     const host = makeHost(null)
     const { agent } = host.boot()
     const starting = agent.start()
-    await host.clock.advance(40_000)
-    // At 0, 1, 3, 7, 15 and 31 s.
-    expect(host.log.of('config-missing')).toHaveLength(6)
+    await host.clock.advance(130_000)
+    // At 0, 1, 3, 7, 15, 31, 61, 91 and 121 s.
+    expect(host.log.of('config-missing')).toHaveLength(9)
     expect(host.env()).toBeNull()
     host.shared.config = CONFIG
     await host.clock.advance(1000)
@@ -106,6 +106,13 @@ describe('a start', () => {
       'Backend.Ports is a key that nobody reads: Port is meant?',
       expect.stringContaining('Backend.Learning has an effect with the kernel dataplane only'),
     ])
+  })
+
+  test('without a word on the backend takes plain UDP, as flannel does, and says that nobody chose it', async () => {
+    const host = makeHost('{"Network":"10.244.0.0/16"}')
+    const { dataplane } = await started(host)
+    expect(dataplane.local).toMatchObject({ encapsulation: 'udp', port: 8285 })
+    expect(host.log.of('config-notice').map(({ message }) => message)).toEqual([expect.stringContaining('"udp"')])
   })
 
   test('does not say of a store that it answers before it has', async () => {

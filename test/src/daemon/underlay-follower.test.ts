@@ -1,6 +1,7 @@
 // A node whose underlay changes while it runs: when it moves, when it stays, and what peers and the store see of it.
 import { describe, expect, test } from 'vitest'
 import { parseIpv4 } from '../../../dataplane/wire/address.ts'
+import { HealthWatch } from '../../../src/daemon/health.ts'
 import { FlanneletteError } from '../../../src/errors.ts'
 import type { UnderlayInterface } from '../../../src/host/underlay-interface.ts'
 import { ETH0 } from '../../support/agent-host.ts'
@@ -73,13 +74,20 @@ describe('nothing moves', () => {
     expect([node.revision(), node.said('underlay-moved')]).toEqual([node.written, []])
   })
 
-  test('when the address was fixed by --public-ip; that is said once', async () => {
+  test('when the address was fixed by --public-ip; that is said once, and the node degraded until it is back', async () => {
     const node = await following({ publicIp: ETH0.address })
     node.choose(NEW)
     node.carry([NEW_TEXT])
     await node.clock.advance(LONG_MS)
     expect([node.revision(), node.dataplane.local?.underlayAddress]).toEqual([node.written, ETH0.address])
-    expect(node.said('underlay-fixed')).toHaveLength(1)
+    expect([node.said('underlay-fixed').length, node.agent.state]).toEqual([1, 'degraded'])
+    expect(new HealthWatch(node.agent, node.dataplane, () => 0).look()).toMatchObject({
+      ready: true,
+      notes: ['the underlay address is gone'],
+    })
+    node.carry([OLD_TEXT])
+    await node.clock.advance(500)
+    expect(node.agent.state).toBe('ready')
   })
 
   test('when the rule would choose another by now, but the address is still there', async () => {

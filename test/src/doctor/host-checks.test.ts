@@ -240,6 +240,13 @@ const HOST: readonly Row[] = [
   ],
   [
     'peer-routes',
+    "a part is somebody else's",
+    withWay('tunnel', 'a route that is not ours takes a part of it: 10.244.2.128/25 dev br-1'),
+    'warning',
+    /10\.244\.2\.0\/24 \(192\.0\.2\.2\): a route that is not ours takes a part of it/,
+  ],
+  [
+    'peer-routes',
     'an extension’s command that fails',
     pendingOfExtension('SubnetAddCommand failed: exit code 2: no such device'),
     'warning',

@@ -6,6 +6,7 @@ import { ringOnChanges } from '../../../src/host/ip-monitor.ts'
 
 class Program extends EventEmitter {
   readonly stdout = new EventEmitter()
+  readonly stderr = new EventEmitter()
   killed = false
   unref() {}
   kill() {
@@ -39,6 +40,14 @@ test('every line rings', () => {
   programs[0]?.stdout.emit('data', '2: eth0: <UP>\n')
   programs[0]?.stdout.emit('data', 'Deleted 2: eth0\n')
   expect(times()).toBe(2)
+})
+
+test('what the kernel could not tell rings, whatever lines are wanted, and the program stays', () => {
+  let times = 0
+  ringOnChanges(() => times++, { objects: ['neigh'], concerns: () => false })
+  programs[0]?.stderr.emit('data', Buffer.from('netlink receive error No buffer space available (105)\n'))
+  vi.advanceTimersByTime(60_000)
+  expect([times, programs.length, programs[0]?.killed]).toEqual([1, 1, false])
 })
 
 test.each(['error', 'close'])('after its %s another program is begun, once, and rings for what was missed', (event) => {

@@ -101,6 +101,21 @@ describe('routes to peers', () => {
     expect(inForce(routes)).toEqual([true])
   })
 
+  test('of which another’s takes a part are in force, told once, and quiet again when it is gone', async () => {
+    const { table, routes, log } = keeper()
+    table.routes = [{ dst: '10.244.2.128/25', dev: 'eth1', protocol: 'static' }]
+    await routes.keep([route(2), route(3)])
+    await routes.keep([route(2), route(3)])
+    expect([...routes.states.values()].map(({ inForce, why }) => [inForce, why])).toEqual([
+      [true, 'a route that is not ours takes a part of it: 10.244.2.128/25 dev eth1 proto static'],
+      [true, ''],
+    ])
+    expect(log.lines.map(({ event }) => event)).toEqual(['foreign-route'])
+    table.routes = table.routes.slice(1)
+    await routes.keep([route(2), route(3)])
+    expect([routes.states.get('10.244.2.0/24')?.why, log.of('foreign-route-gone').length]).toEqual(['', 1])
+  })
+
   test('are believed to be there while nobody can look', async () => {
     const { table, routes, log } = keeper()
     await routes.keep([route(2)])

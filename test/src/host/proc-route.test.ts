@@ -1,7 +1,7 @@
 // The kernel's list of routes, as it stands on a host of ours.
 import { describe, expect, test } from 'vitest'
 import { parseIpv6, parseIpv6Prefix, parsePrefix } from '../../../dataplane/index.ts'
-import { hasIpv6Address, hasIpv6Route, hasRoute } from '../../../src/host/proc-route.ts'
+import { hasIpv6Address, hasIpv6Route, hasRoute, listedIpv6Routes, listedRoutes } from '../../../src/host/proc-route.ts'
 
 const LIST = `Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
 eth0\t00000000\t0138A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
@@ -34,6 +34,25 @@ describe('a route is there', () => {
   })
 })
 
+test('all routes are listed, with gateway and device', () => {
+  expect(listedRoutes(LIST)).toEqual([
+    { prefix: parsePrefix('0.0.0.0/0'), gateway: '192.168.56.1', device: 'eth0' },
+    { prefix: parsePrefix('10.244.0.0/16'), device: 'flannel.1' },
+    { prefix: parsePrefix('10.244.1.0/24'), device: 'cni0' },
+  ])
+  expect(listedRoutes('')).toEqual([])
+})
+
+test('a route that leads nowhere, and one to a single host, are listed as well', () => {
+  const line = (...columns: string[]) => columns.join('\t')
+  const list = ['', line('*', '0002F40A', '00000000', '0200', '0', '0', '0', '00FFFFFF', '0', '0', '0')]
+  list.push(line('eth0', '0702F40A', '00000000', '0005', '0', '0', '0', 'FFFFFFFF', '0', '0', '0'))
+  expect(listedRoutes(list.join('\n'))).toEqual([
+    { prefix: parsePrefix('10.244.2.0/24'), device: '*' },
+    { prefix: parsePrefix('10.244.2.7/32'), device: 'eth0' },
+  ])
+})
+
 describe('IPv6', () => {
   const zeros = '0'.repeat(32)
   const routes = `fd000010024400010000000000000000 80 ${zeros} 00 ${zeros} 00000100 00000001 00000000 00000001 flannel.1
@@ -55,6 +74,17 @@ fd000010024400010000000000000000 03 80 00 82 flannel.1
     ['fd00:10:244:1::/64', 'flannel.1', false],
   ])('route %s into %s: %s', (prefix, device, there) => {
     expect(hasIpv6Route(routes, parseIpv6Prefix(prefix)!, device)).toBe(there)
+  })
+
+  test('all routes are listed, with gateway and device', () => {
+    const gateway = '20010db8000000000000000000000002'
+    const far = `fd000010024400020000000000000000 40 ${zeros} 00 ${gateway} 00000400 00000001 00000000 00000003 eth0\n`
+    expect(listedIpv6Routes(routes + far).slice(1)).toEqual([
+      { prefix: parseIpv6Prefix('fd00:10:244:1::/64'), device: 'cni0' },
+      { prefix: parseIpv6Prefix('fd00:10:244::/48'), device: 'flannel.1' },
+      { prefix: parseIpv6Prefix('ff00::/8'), device: 'flannel.1' },
+      { prefix: parseIpv6Prefix('fd00:10:244:2::/64'), gateway: '2001:db8::2', device: 'eth0' },
+    ])
   })
 
   test.each([

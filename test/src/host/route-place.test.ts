@@ -6,8 +6,11 @@ import {
   describeRoute,
   findForeign,
   foreignInTheWay,
+  foreignRouteIn,
+  foreignTakesPart,
   isForeignRoute,
   isInUsualPlace,
+  isPartTaken,
   isUntagged,
   verbFor,
 } from '../../../src/host/route-place.ts'
@@ -55,7 +58,11 @@ describe('in the place of our route', () => {
 test('a reason that names such a route is known again', () => {
   const why = foreignInTheWay(describeRoute({ ...FOREIGN, type: 'unicast', metric: 5 }))
   expect(why).toBe('a route that is not ours is in the way: 10.244.0.0/16 via 192.0.2.9 dev eth0 proto static metric 5')
-  expect([isForeignRoute(why), isForeignRoute('No buffer space available')]).toEqual([true, false])
+  const other = 'No buffer space available'
+  expect([isForeignRoute(why), isForeignRoute(other)]).toEqual([true, false])
+  const part = foreignTakesPart('10.244.2.128/25 dev eth0')
+  expect([isForeignRoute(part), isPartTaken(part), isPartTaken(why)]).toEqual([true, true, false])
+  expect([part, other].map(foreignRouteIn)).toEqual(['10.244.2.128/25 dev eth0', null])
 })
 
 test('a deletion names all that makes a route of ours what it is', () => {

@@ -276,7 +276,9 @@ describe('the own lease under a running node', () => {
     await clock.advance(10 * SECOND)
     overwrite(shared, { attributes: { ...OWN, publicIp: parseIpv4('192.0.2.9')! } })
     await clock.advance(5 * SECOND)
-    expect(losses.map((error) => error.message)).toEqual([expect.stringMatching(/owner changed.*192\.0\.2\.9/)])
+    expect(losses.map((error) => error.message)).toEqual([
+      expect.stringMatching(/owner changed.*192\.0\.2\.9 \(revision \d+\)/),
+    ])
     await clock.advance(3 * LEASE_TTL_MS)
     expect([manager.state, losses.length, renewalsOf(calls)]).toEqual(['lost', 1, []])
     expect(await stored()).toBeNull()

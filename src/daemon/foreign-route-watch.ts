@@ -1,0 +1,139 @@
+// Routes of others that take packets of peers away from the userspace dataplane, which has one route for the whole
+// network: any that is more specific wins. Looked for once a second in the lists of /proc/net, which cost no program;
+// only when something is found there that was not there before is `ip` asked whose it is. Nothing is done about it but
+// to say so.
+import { readFileSync } from 'node:fs'
+import { containsPrefix, type Prefix } from '../../dataplane/index.ts'
+import type { LocalVtep, PeerWay } from '../host/dataplane.ts'
+import {
+  type PeerSubnet,
+  type PlacedRoute,
+  partTaken,
+  partTakers,
+  placedRoutes,
+  type ShownRoute,
+  tellOfForeign,
+  tunnelWays,
+  wholeTaken,
+  wholeTakers,
+} from '../host/foreign-routes.ts'
+import { networksOf } from '../host/network-overlap.ts'
+import { carriedHalves, routesTo } from '../host/peer-route-plan.ts'
+import { listedIpv6Routes, listedRoutes } from '../host/proc-route.ts'
+import type { RouteTable } from '../host/route-table.ts'
+import type { Lease } from '../lease/lease.ts'
+import type { Log } from '../log.ts'
+
+/** The kernel's routes of both families as text; of a family that does not cross, nothing. */
+export interface RouteLists {
+  readonly ipv4: string
+  readonly ipv6: string
+}
+
+export interface ForeignRouteWatchOptions {
+  readonly table: Pick<RouteTable, 'read'>
+  readonly log: Log
+  /** Stands in for /proc/net in tests. */
+  readonly lists?: (local: LocalVtep) => RouteLists
+}
+
+export class ForeignRouteWatch {
+  readonly #options: ForeignRouteWatchOptions
+  /** Of the last look that came to its end. */
+  #lists: RouteLists | null = null
+  #peers: readonly Lease[] = []
+  #subnets: readonly string[] = []
+  #trouble: ReadonlyMap<string, PeerWay> = new Map()
+
+  constructor(options: ForeignRouteWatchOptions) {
+    this.#options = options
+  }
+
+  /** Subnets of peers that no packet gets to. */
+  get lost(): readonly string[] {
+    return [...this.#trouble].flatMap(([subnet, { way }]) => (way === 'none' ? [subnet] : []))
+  }
+
+  /** As Dataplane.ways. */
+  ways(): ReadonlyMap<string, PeerWay> | null {
+    return tunnelWays(this.#subnets, this.#trouble)
+  }
+
+  /** Never rejects: what could not be read is told, and stays for the next look. Not to be called before it has ended. */
+  async look(local: LocalVtep, peers: readonly Lease[]): Promise<void> {
+    try {
+      const lists = (this.#options.lists ?? readLists)(local)
+      const { ipv4, ipv6 } = this.#lists ?? {}
+      if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return
+      this.#settle(peers, local, await this.#find(lists, local, peers))
+      this.#lists = lists
+    } catch (error) {
+      const message = `the kernel's routes cannot be looked at for now: ${(error as Error).message}`
+      this.#options.log.warn('routes-unreadable', message)
+    }
+  }
+
+  async #find(
+    { ipv4, ipv6 }: RouteLists,
+    local: LocalVtep,
+    peers: readonly Lease[],
+  ): Promise<ReadonlyMap<string, PeerWay>> {
+    const networks = networksOf(local)
+    const listed = [...listedRoutes(ipv4), ...listedIpv6Routes(ipv6)].map((route) => {
+      return { ...route, isForeign: route.device !== local.deviceName }
+    })
+    const suspects = moreSpecific(listed, networks, local)
+    if (suspects.length === 0) return new Map()
+    const subnets = peers.flatMap((peer) => subnetsOf(peer, local))
+    if (partTakers(subnets, suspects).size + wholeTakers(subnets, suspects).size === 0) return new Map()
+    const routes = placedRoutes(await this.#options.table.read(networks), local.deviceName)
+    return troubleOf(subnets, moreSpecific(routes, networks, local))
+  }
+
+  #settle(peers: readonly Lease[], local: LocalVtep, trouble: ReadonlyMap<string, PeerWay>): void {
+    tellOfForeign(this.#options.log, reasons(this.#trouble), reasons(trouble))
+    this.#peers = peers
+    this.#subnets = trouble.size === 0 ? [] : peers.flatMap((peer) => carriedHalves(peer, local))
+    this.#trouble = trouble
+  }
+}
+
+function readLists({ network, ipv6Network }: LocalVtep): RouteLists {
+  const read = (name: string) => readFileSync(`/proc/thread-self/net/${name}`, 'latin1')
+  return {
+    ipv4: network === null ? '' : read('route'),
+    ipv6: ipv6Network === null ? '' : read('ipv6_route'),
+  }
+}
+
+/** Routes to parts of the networks. This node's own part is others' business: its pods are there. */
+function moreSpecific<Route extends PlacedRoute>(
+  routes: readonly Route[],
+  networks: readonly Prefix[],
+  { subnet, ipv6Subnet }: LocalVtep,
+): Route[] {
+  const own = [subnet, ipv6Subnet].filter((one) => one !== null)
+  return routes.filter(({ prefix }) => {
+    const isInside = networks.some((network) => prefix.length > network.length && containsPrefix(network, prefix))
+    return isInside && !own.some((half) => containsPrefix(half, prefix))
+  })
+}
+
+function subnetsOf(peer: Lease, local: LocalVtep): PeerSubnet[] {
+  const gateways = new Map(routesTo(peer, local).map(({ subnet, gateway }) => [subnet, gateway]))
+  return carriedHalves(peer, local).map((subnet) => ({ subnet, peerAddress: gateways.get(subnet) ?? null }))
+}
+
+function troubleOf(subnets: readonly PeerSubnet[], routes: readonly ShownRoute[]): ReadonlyMap<string, PeerWay> {
+  const parts = [...partTakers(subnets, routes)].map(([subnet, route]) => {
+    return [subnet, { way: 'tunnel', why: partTaken(route) }] as const
+  })
+  const wholes = [...wholeTakers(subnets, routes)].map(([subnet, route]) => {
+    return [subnet, { way: 'none', why: wholeTaken(route) }] as const
+  })
+  return new Map<string, PeerWay>([...parts, ...wholes])
+}
+
+function reasons(ways: ReadonlyMap<string, PeerWay>): ReadonlyMap<string, string> {
+  return new Map([...ways].map(([subnet, { why }]) => [subnet, why]))
+}

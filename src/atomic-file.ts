@@ -1,5 +1,17 @@
 // Files that others read while we write them: a reader sees the old content or the new one, never half of it.
-import { closeSync, fchmodSync, fsyncSync, openSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { randomBytes } from 'node:crypto'
+import {
+  closeSync,
+  fchmodSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { makeDirectory } from './make-directory.ts'
@@ -15,7 +27,8 @@ let serial = 0
 
 /**
  * Writes a temporary file beside `path` and renames it over `path`, rename(2). The directory is made when it is
- * missing. The temporary name starts with a dot and holds our pid, so that two processes never share one.
+ * missing. The temporary name starts with a dot and holds our pid and a random number: two processes never share one,
+ * also where each is process 1 of a container, or comes after one that was killed.
  */
 export function writeFileAtomically(path: string, content: string, options: AtomicWriteOptions): void {
   const { directory, temporary } = beside(path)
@@ -36,7 +49,19 @@ export function writeFileAtomically(path: string, content: string, options: Atom
   }
 }
 
-/** The same while the caller does other work: for megabytes, whose way to the disk may be longer than anything else. */
+/**
+ * Whether a regular file holds this text already: then nothing needs to be written, which a full disk or one that is
+ * mounted read-only would refuse.
+ */
+export function holdsAlready(path: string, content: string): boolean {
+  try {
+    return statSync(path).isFile() && readFileSync(path, 'utf8') === content
+  } catch {
+    return false
+  }
+}
+
+/** As writeFileAtomically, while the caller does other work: for megabytes, whose way to the disk may be longer than anything else. */
 export async function writeFileInBackground(path: string, content: string, options: AtomicWriteOptions): Promise<void> {
   const { directory, temporary } = beside(path)
   try {
@@ -59,7 +84,7 @@ export async function writeFileInBackground(path: string, content: string, optio
 function beside(path: string): { readonly directory: string; readonly temporary: string } {
   const directory = dirname(path)
   makeDirectory(directory)
-  return { directory, temporary: `${directory}/.${process.pid}-${serial++}.tmp` }
+  return { directory, temporary: `${directory}/.${process.pid}-${serial++}-${randomBytes(4).toString('hex')}.tmp` }
 }
 
 /**
@@ -68,7 +93,7 @@ function beside(path: string): { readonly directory: string; readonly temporary:
  */
 export function sweepTemporaryFiles(directory: string): void {
   for (const name of readdirSync(directory)) {
-    if (/^\.\d+-\d+\.tmp$/.test(name)) rmSync(`${directory}/${name}`, { force: true })
+    if (/^\.\d+-\d+(-[0-9a-f]+)?\.tmp$/.test(name)) rmSync(`${directory}/${name}`, { force: true })
   }
 }
 

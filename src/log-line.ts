@@ -1,4 +1,5 @@
 // Forms of a log line, each made of the JSON line.
+import { withoutControls } from './foreign-words.ts'
 
 interface Line {
   /** `fatal` is the last line of all. */
@@ -45,7 +46,7 @@ export function klogLine(json: string): string {
 function read(json: string): Line {
   const { level, time, event, msg, ...fields } = JSON.parse(json) as Record<string, unknown>
   const values = Object.entries(fields).map(([name, value]) => `${name}=${asValue(value)}`)
-  const message = [msg, ...values].join(' ').replaceAll('\n', ' ')
+  const message = withoutControls([msg, ...values].join(' '))
   const words = `${event} ${message}`
   return { level: level as Line['level'], time: String(time), words, event: String(event), message }
 }

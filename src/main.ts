@@ -167,6 +167,8 @@ export async function start(): Promise<void> {
     process.on(event, (error: unknown) => end(report(error, output), error))
   }
   const code = await main(argv, output)
+  // Whether the last words found a taker is known a turn later.
+  await new Promise((resolve) => setImmediate(resolve))
   // A daemon may still have timers and a worker: it ends here and now. Others end when their work does.
   if (ended !== null) process.exit(ended)
   if (code !== undefined) process.exit(code)

@@ -26,12 +26,20 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   // --etcd-password word, -token word (a word of its own behind the flag)
   [new RegExp(`(^|[\\s"'])(--?${SECRET_NAME})(["']?\\s+)${VALUE}`, 'gim'), `$1$2$3${MASK}`],
   // --etcd-password=word, FLANNELD_ETCD_PASSWORD=word, "password": "word", password: word
-  [new RegExp(`(["']?${SECRET_NAME}(?:\\\\*["'])?\\s*[=:]\\s*)${VALUE}`, 'gi'), `$1${MASK}`],
+  [new RegExp(`(["']?(?<![\\w.-])${SECRET_NAME}(?:\\\\*["'])?\\s*[=:]\\s*)${VALUE}`, 'gi'), `$1${MASK}`],
 ]
+
+/**
+ * Longer than any secret, path or flag that a rule has to find the end of: a lease's value may be a megabyte without a
+ * blank, and looking for names in that takes hours.
+ */
+const LONGEST_WORD = 4096
+const LONG_WORD = new RegExp(`(?<![^\\s"'])[^\\s"']{${LONGEST_WORD},}`, 'g')
 
 /** The text without its secrets. Rather masks a word too many than one too few. */
 export function maskSecrets(text: string): string {
-  return RULES.reduce((masked, [pattern, replacement]) => masked.replace(pattern, replacement), text)
+  const short = text.replace(LONG_WORD, (word) => `‹${word.length} characters left out›`)
+  return RULES.reduce((masked, [pattern, replacement]) => masked.replace(pattern, replacement), short)
 }
 
 const SECRET_FLAG = new RegExp(`^--?${SECRET_NAME}$`, 'i')

@@ -6,7 +6,7 @@ import { type Environment, FlagValues, shownValues } from '../config/flag-values
 import { runOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { addRunFlags, FLAG_NOTES, givenFlags } from './run-flags.ts'
-import { table } from './table.ts'
+import { shown, table, terminalOf } from './table.ts'
 
 /** The command with its verbs; `write` takes what goes to standard output. */
 export function configCommand(
@@ -41,7 +41,7 @@ function checkCommand(write: (text: string) => void, exit: (code: number) => voi
       const name = file === '-' ? 'standard input' : file
       const json = () =>
         `${JSON.stringify({ version: 1, file: name, valid: derived !== null, findings, derived }, null, 2)}\n`
-      write(output === 'json' ? json() : checkText(name, { findings, derived }))
+      write(output === 'json' ? json() : shown(checkText(name, { findings, derived }), terminalOf(process.stdout)))
       exit(derived === null ? EXIT.usage : EXIT.ok)
     })
 }
@@ -81,7 +81,7 @@ function showCommand(write: (text: string) => void, environment: Environment): C
   return addRunFlags(command).action(({ origin, output }: { origin: boolean; output: string }) => {
     const values = new FlagValues(givenFlags(command), environment)
     runOptions(values)
-    write(output === 'json' ? asJson(values) : asTable(values, origin))
+    write(output === 'json' ? asJson(values) : shown(asTable(values, origin), terminalOf(process.stdout)))
   })
 }
 

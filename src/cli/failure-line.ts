@@ -3,6 +3,7 @@
 import { flagOf, variableOf } from '../config/flag-table.ts'
 import type { Environment } from '../config/flag-values.ts'
 import type { ErrorCode } from '../errors.ts'
+import { withoutControls } from '../foreign-words.ts'
 import { type LogFormat, type LogReader, logFormOf } from '../log.ts'
 import { klogLine } from '../log-line.ts'
 
@@ -42,7 +43,8 @@ function givenFormat(argv: readonly string[]): string | undefined {
 
 /** One line with its line feed. `wallMs`: milliseconds since 1970. */
 export function failureLine({ code, sentence, remedy }: Failure, form: FailureForm, wallMs: number): string {
-  const text = sentence.trim().replace(/\s*\n\s*/g, ' ')
+  // Commander puts its suggestion on a line of its own; others' words may hold anything.
+  const text = withoutControls(sentence.trim().replace(/\s*\n\s*/g, ' '))
   if (form === 'plain') return `flannelette: ${text}\n`
   const time = new Date(wallMs).toISOString()
   if (form === 'klog') return klogLine(JSON.stringify({ level: 'fatal', time, event: 'failed', msg: text, code }))

@@ -1,5 +1,6 @@
 // Text for people: columns, marks and colour, with the fall-backs that plain terminals need.
 import { styleText } from 'node:util'
+import { withoutControls } from '../foreign-words.ts'
 
 /** What the output can show. */
 export interface Terminal {
@@ -66,8 +67,16 @@ export function formatBitrate(bitsPerSecond: number): string {
 /** What stands for characters beyond ASCII where those cannot be shown. */
 const ASCII: Readonly<Record<string, string>> = { '→': '->', µ: 'u', '−': '-', '·': '-', '…': '...', '×': 'x' }
 
-/** The text as this terminal can show it. */
-export function shown(text: string, terminal: Terminal): string {
+/** Our own colours, and the ends of lines. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what is looked for
+const OURS = /(\u001b\[[0-9;]*m|\n)/
+
+/** The text as this terminal can show it, with colours and nothing else that it would obey. */
+export function shown(words: string, terminal: Terminal): string {
+  const text = words
+    .split(OURS)
+    .map((part, index) => (index % 2 === 1 ? part : withoutControls(part)))
+    .join('')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII stays, escape sequences too
   return terminal.unicode ? text : text.replace(/[^\x00-\x7f]/g, (character) => ASCII[character] ?? '?')
 }

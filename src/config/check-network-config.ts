@@ -2,6 +2,7 @@
 // reads; and what the config comes to. The rules are those of the start (network-config.ts, tunnel-backend.ts): after
 // each mistake they are asked again with that field left out.
 import { formatIpv4, formatIpv6, formatPrefix } from '../../dataplane/index.ts'
+import { foreignWords } from '../foreign-words.ts'
 import { asConfigError, ConfigError } from './config-error.ts'
 import { type JsonMember, type JsonNode, memberOf, type Place, parseJson, placeOf } from './json-document.ts'
 import { JsonFields } from './json-fields.ts'
@@ -122,6 +123,8 @@ function switchStandIn(document: JsonNode, field: string): StandIn | null {
 
 /** More mistakes than there are fields cannot be found. */
 const MOST_ROUNDS = 40
+/** Keys of an object that are complained of one by one; how many more there are is said once. */
+const MOST_ODD_KEYS = 20
 
 export function checkNetworkConfig(source: string): ConfigCheck {
   let document: JsonNode
@@ -166,14 +169,24 @@ class Check {
   #lookAtKeys(object: JsonNode, kinds: Readonly<Record<string, Kind>>, within: string): void {
     if (object.kind !== 'object') return
     const fields = new JsonFields(this.#source, object, within)
+    const names = new Map(Object.keys(kinds).map((name) => [name.toLowerCase(), name]))
+    const lastOf = new Map(object.members.map(({ key }, index) => [key.toLowerCase(), index]))
+    let odd = 0
     for (const [index, member] of object.members.entries()) {
-      const name = Object.keys(kinds).find((known) => isCalled(member, known))
+      const name = names.get(member.key.toLowerCase())
+      const isRepeated = lastOf.get(member.key.toLowerCase()) !== index
+      if (name !== undefined && !isRepeated) {
+        this.#attempt(() => readAs(fields, name, kinds[name]!), within.replace('.', ''))
+        continue
+      }
+      odd += 1
+      if (odd > MOST_ODD_KEYS) continue
       const field = `${within}${name ?? member.key}`
-      const isRepeated = object.members.slice(index + 1).some((later) => isCalled(later, member.key))
       if (name === undefined) this.#warn(field, unknownKey(field, member.key, Object.keys(kinds)), member.at)
-      else if (isRepeated) this.#warn(field, `${field} is given again further on, and that one counts`, member.at)
-      else this.#attempt(() => readAs(fields, name, kinds[name]!), within.replace('.', ''))
+      else this.#warn(field, `${field} is given again further on, and that one counts`, member.at)
     }
+    if (odd > MOST_ODD_KEYS)
+      this.#warn(within.replace('.', ''), `${odd - MOST_ODD_KEYS} more keys that nobody reads`, object.at)
   }
 
   /** What all fields that are left come to; `null` when one more was found to be wrong. */
@@ -226,7 +239,7 @@ function readAs(fields: JsonFields, name: string, kind: Kind): unknown {
 
 function unknownKey(field: string, key: string, known: readonly string[]): string {
   const close = nearest(key, known)
-  return `${field} is a key that nobody reads${close === null ? '' : `: ${close} is meant?`}`
+  return `${foreignWords(field)} is a key that nobody reads${close === null ? '' : `: ${close} is meant?`}`
 }
 
 function errorFinding(source: string, document: JsonNode | null, error: ConfigError): Finding {

@@ -59,7 +59,9 @@ export function parseJson(source: string): JsonNode {
 /** The member whose key equals `name` but for case; the last one where there are several; `undefined` without any. */
 export function memberOf(node: JsonNode, name: string): JsonNode | undefined {
   if (node.kind !== 'object') return undefined
-  return node.members.findLast((member) => member.key.toLowerCase() === name.toLowerCase())?.value
+  const wanted = name.toLowerCase()
+  const isIt = ({ key }: JsonMember) => key.length === wanted.length && key.toLowerCase() === wanted
+  return node.members.findLast(isIt)?.value
 }
 
 /** The plain JavaScript value, with keys as they were written. */

@@ -1,7 +1,11 @@
 // Which known word somebody meant who wrote another one.
 
+/** Longer than any word that is known. */
+const LONGEST_WORD = 64
+
 /** The known word that is closest by insertions, deletions and replacements; `null` when none is close. */
 export function nearest(word: string, known: readonly string[]): string | null {
+  if (word.length > LONGEST_WORD) return null
   let best: { name: string; distance: number } | null = null
   for (const name of known) {
     const distance = editDistance(word.toLowerCase(), name.toLowerCase())

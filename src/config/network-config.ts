@@ -1,5 +1,6 @@
 // The network config (`net-conf.json`, or the store's `config` key): flannel's JSON by flannel's rules. Decoding,
 // defaults and the checks of flannel's etcd mode; subnet-range.ts derives fields, tunnel-backend.ts reads `Backend`.
+import { foreignWords } from '../foreign-words.ts'
 import { asConfigError, invalid } from './config-error.ts'
 import { type JsonNode, parseJson } from './json-document.ts'
 import { JsonFields } from './json-fields.ts'
@@ -98,7 +99,7 @@ function readBackend(source: string, node: JsonNode | undefined) {
     const remedy = `known types: ${KNOWN_BACKENDS.join(', ')}`
     throw given === ''
       ? invalid('Backend', 'has no Type', remedy)
-      : invalid('Backend.Type', `"${given}" is unknown`, remedy)
+      : invalid('Backend.Type', `"${foreignWords(given)}" is unknown`, remedy)
   }
   return { backendType, backend, notices: [] } as const
 }

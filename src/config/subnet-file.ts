@@ -11,7 +11,7 @@ import {
   parsePrefix,
   samePrefix,
 } from '../../dataplane/index.ts'
-import { writeFileAtomically } from '../atomic-file.ts'
+import { holdsAlready, writeFileAtomically } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
 
 export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env'
@@ -48,13 +48,15 @@ export function formatSubnetFile(file: SubnetFile): string {
 
 /**
  * Writes the file whole and durably, mode 0644 regardless of the umask, or the mode of the file that is there; its
- * directory is made when missing.
+ * directory is made when missing. One that says the same already is left as it is.
  * @throws FlanneletteError `usage` when that is impossible
  */
 export function writeSubnetFile(path: string, file: SubnetFile): void {
   try {
+    const text = formatSubnetFile(file)
+    if (holdsAlready(path, text)) return
     const mode = (statSync(path, { throwIfNoEntry: false })?.mode ?? 0o644) & 0o777
-    writeFileAtomically(path, formatSubnetFile(file), { mode, durable: true })
+    writeFileAtomically(path, text, { mode, durable: true })
   } catch (cause) {
     throw new FlanneletteError('usage', `${path} cannot be written: ${(cause as Error).message}`, {
       remedy: 'choose another with --subnet-file',

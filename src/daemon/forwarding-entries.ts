@@ -15,6 +15,7 @@ import {
   parseIpv6,
   type UnderlayAddress,
 } from '../../dataplane/index.ts'
+import { foreignWords } from '../foreign-words.ts'
 import type { VtepOutline } from '../host/dataplane.ts'
 import { sortedLeases } from '../lease/diff.ts'
 import { identityInWords, identityOf, ipv6HalfOf, type Lease, nameOf, sameSubnet } from '../lease/lease.ts'
@@ -164,6 +165,26 @@ function superseded(lease: Lease, winner: Lease, subnet: string): LeftOutPeer {
   return { lease, subnet, reason: 'superseded', detail: `${holder} holds a later lease for this subnet` }
 }
 
+/**
+ * Leases without what lies outside the pod networks: nobody forwards to that, so it is in nobody's way. The same list where
+ * nothing does.
+ */
+export function withinNetworks(leases: readonly Lease[], { network, ipv6Network }: PodNetworks): readonly Lease[] {
+  const strayed = ({ subnet }: Lease) => subnet !== null && outside(network, subnet) !== null
+  const strayedHalf = (lease: Lease) => {
+    const half = ipv6HalfOf(lease)
+    return half !== null && outside(ipv6Network, half) !== null
+  }
+  if (!leases.some((lease) => strayed(lease) || strayedHalf(lease))) return leases
+  return leases
+    .map((lease) => ({
+      ...lease,
+      subnet: strayed(lease) ? null : lease.subnet,
+      ipv6Subnet: strayedHalf(lease) ? null : lease.ipv6Subnet,
+    }))
+    .filter(({ subnet, ipv6Subnet }) => subnet !== null || ipv6Subnet !== null)
+}
+
 /** Table entries for peers that `selectPeers` let through. All nodes of a network share port and VNI. */
 export function forwardingEntries(
   peers: readonly Lease[],
@@ -187,7 +208,7 @@ function whyNot(lease: Lease, own: Lease, networks: LedNetworks): Verdict | null
   const { attributes } = lease
   if (attributes.backendType !== own.attributes.backendType) {
     // udp and alloc leave the type out of their leases.
-    const detail = `incompatible: ${attributes.backendType || 'udp or alloc'}`
+    const detail = `incompatible: ${foreignWords(attributes.backendType, 40) || 'udp or alloc'}`
     return { reason: 'incompatible-backend', detail }
   }
   if (identityOf(attributes) === identityOf(own.attributes)) {

@@ -107,8 +107,14 @@ export class Operations {
     return statusOf(agent, dataplane, clock, { watch: this.#watch, health: this.#health })
   }
 
+  /** What cannot be told now is told later: a status is no duty. */
   #sayStatus(): void {
-    if (this.#systemd !== null) this.#systemd.status(statusLine(this.#status()))
+    if (this.#systemd === null) return
+    try {
+      this.#systemd.status(statusLine(this.#status()))
+    } catch {
+      // without files left to open, the kernel's counters cannot be read
+    }
   }
 
   #facts(): MetricFacts {

@@ -5,7 +5,7 @@ import type { Dataplane } from '../host/dataplane.ts'
 import { describeConflict, diffLeases, findConflicts, type LeaseConflict, type LeaseDiff } from '../lease/diff.ts'
 import { type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
-import { type LeftOutPeer, type PodNetworks, selectPeers } from './forwarding-entries.ts'
+import { type LeftOutPeer, type PodNetworks, selectPeers, withinNetworks } from './forwarding-entries.ts'
 
 const RETRY_MS = 5000
 /** Subnets named in a cause before the rest is only counted. */
@@ -68,7 +68,7 @@ export class PeerUpdates {
     const isLedWhole = this.#options.dataplane.kind === 'userspace'
     const { network, ipv6Network } = networks
     const selection = selectPeers(leases, own, { network, ipv6Network, isLedWhole })
-    this.#report(selection.leftOut, findConflicts(leases))
+    this.#report(selection.leftOut, findConflicts(withinNetworks(leases, networks)))
     this.#retry?.cancel() // of an older set
     this.#wanted = { peers: selection.peers, why }
     this.#running ??= this.#run()

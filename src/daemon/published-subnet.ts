@@ -2,7 +2,7 @@
 // Docker daemon that are made from it. They change in one step: options of another subnet are never there beside it,
 // and subnet.env, which others wait for, comes last.
 import { readFileSync, rmSync } from 'node:fs'
-import { writeFileAtomically } from '../atomic-file.ts'
+import { holdsAlready, writeFileAtomically } from '../atomic-file.ts'
 import { dockerOptions } from '../config/docker-options.ts'
 import {
   formatSubnetFile,
@@ -77,7 +77,7 @@ function optionsOrNull(subnetFile: string): string | null {
 
 function writeOptions(path: string, text: string): void {
   try {
-    writeFileAtomically(path, text, { mode: 0o644, durable: true })
+    if (!holdsAlready(path, text)) writeFileAtomically(path, text, { mode: 0o644, durable: true })
   } catch (cause) {
     throw new FlanneletteError('usage', `${path} cannot be written: ${(cause as Error).message}`, {
       remedy: 'choose another with --docker-opts-file',

@@ -1,18 +1,11 @@
 // What is known of this node and its peers without asking anybody to do anything: what the daemon says on its local socket,
 // else its status.json, or, when that is not there, the leases that a former daemon kept. `flannelette doctor` and `flannelette ping` start from it.
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { apiSocketOf } from '../daemon/daemon-words.ts'
 import type { PeerState } from '../daemon/peer-watch.ts'
 import { StateDirectory } from '../daemon/state-directory.ts'
-import {
-  type DaemonStatus,
-  type LeaseStatus,
-  leaseStatus,
-  type PeerStatus,
-  STATUS_FILE,
-} from '../daemon/status-file.ts'
-import { askDaemon } from '../daemon/status-source.ts'
+import { type DaemonStatus, type LeaseStatus, leaseStatus, type PeerStatus } from '../daemon/status-file.ts'
+import { askDaemon, readStatusFile, StatusProblem, statusIn } from '../daemon/status-source.ts'
 import { silentLog } from '../log.ts'
 
 /** A peer as the status has it; what passed between it and this node where somebody counts that. */
@@ -53,10 +46,10 @@ export async function askNodeView(stateDirectory: string): Promise<NodeView> {
   if (view.status !== null && !view.alive) return view
   try {
     const socket = apiSocketOf(view.status?.pid ?? null, stateDirectory)
-    const status = await askDaemon<DaemonStatus>(socket, '/status', ANSWER_LIMIT_MS)
-    if (status.version !== 1) return view
+    const status = statusIn(await askDaemon<unknown>(socket, '/status', ANSWER_LIMIT_MS))
     return { stateDirectory, status, statusProblem: '', alive: true, answers: true, peers: status.peers }
   } catch (error) {
+    if (error instanceof StatusProblem) return view // a daemon of another version: its file says as much
     const mayAsk = !['EACCES', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')
     return view.alive && mayAsk ? { ...view, answers: false } : view
   }
@@ -64,14 +57,14 @@ export async function askNodeView(stateDirectory: string): Promise<NodeView> {
 
 /** Reads what is there; never fails. */
 export function readNodeView(stateDirectory: string): NodeView {
-  const path = join(stateDirectory, STATUS_FILE)
   try {
-    const status = JSON.parse(readFileSync(path, 'utf8')) as DaemonStatus
-    if (status.version !== 1) throw new Error(`version ${String(status.version)} is not known to this flannelette`)
+    const status = readStatusFile(stateDirectory)
     const alive = status.state !== 'stopping' && isDaemon(status.pid)
     return { stateDirectory, status, statusProblem: '', alive, peers: status.peers }
   } catch (error) {
-    const statusProblem = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'it does not exist' : String(error)
+    const { code, message } = error as NodeJS.ErrnoException
+    const statusProblem =
+      code === 'ENOENT' ? 'it does not exist' : error instanceof StatusProblem ? `it ${message}` : message
     return { stateDirectory, status: null, statusProblem, alive: false, peers: keptLeases(stateDirectory) }
   }
 }

@@ -1,6 +1,6 @@
 // How the host layer runs a program: one place that knows namespaces, standard input, time limits and how a failure
 // is told to people. ip.ts, bridge.ts, nft.ts and ethtool.ts are thin wrappers around it.
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { constants } from 'node:os'
 import { FlanneletteError } from '../errors.ts'
@@ -59,28 +59,29 @@ export function inNamespace(namespace: string | undefined, argv: readonly string
 export function attempt(argv: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
   const [program = '', ...args] = inNamespace(options.namespace, argv)
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, {
+    // Without files left to open there is a child without streams, which fails a moment later.
+    const child: ChildProcess = spawn(program, args, {
       env: { ...process.env, LC_ALL: 'C' },
       stdio: ['pipe', 'pipe', 'pipe'],
       timeout: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
       killSignal: 'SIGKILL',
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     })
+    child.on('error', (cause) => reject(startFailure(program, argv, cause)))
     let stdout = ''
     let stderr = ''
-    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
       stdout += text
     })
-    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       stderr += text
     })
-    child.stdin.on('error', () => {}) // a program that does not read its input is no failure
-    child.on('error', (cause) => reject(startFailure(program, argv, cause)))
+    child.stdin?.on('error', () => {}) // a program that does not read its input is no failure
     child.on('close', (code, signal) => {
       if (signal === 'SIGKILL' && child.killed) reject(failure(argv, 'no end within the time limit', options.namespace))
       else resolve({ exitCode: code ?? 128 + (signal === null ? 0 : constants.signals[signal]), stdout, stderr })
     })
-    child.stdin.end(options.input ?? '')
+    child.stdin?.end(options.input ?? '')
   })
 }
 

@@ -61,33 +61,44 @@ export function runConfigured({ text, shell }: ConfiguredCommand, run: CommandRu
   const environment = { ...run.environment, ...run.variables }
   const [program = '', ...words] = shell ? ['/bin/sh', '-c', text] : wordsOfCommand(text, environment)
   return new Promise((resolve) => {
-    // A process group of its own, so that the deadline reaches what it has started as well.
-    const child = spawn(program, words, { env: environment, detached: true, stdio: ['pipe', 'pipe', 'pipe'] })
-    if (!process.listeners('exit').includes(killRunningCommands)) process.once('exit', killRunningCommands)
-    running.add(child)
-    const output = collect(child)
-    let isLate = false
-    const deadline = setTimeout(() => {
-      isLate = true
-      killGroup(child)
-    }, run.limitMs)
-    const finish = (failure: string | null) => {
-      clearTimeout(deadline)
-      running.delete(child)
-      child.stdout.destroy()
-      child.stderr.destroy()
-      resolve({ ...output(), failure })
+    let child: ChildProcess
+    try {
+      // A process group of its own, so that the deadline reaches what it has started as well.
+      // Without files left to open there is a child without streams, which fails a moment later.
+      child = spawn(program, words, { env: environment, detached: true, stdio: ['pipe', 'pipe', 'pipe'] })
+    } catch (error) {
+      // A zero among its characters, or more of them than the kernel takes.
+      return resolve({ output: '', failure: startFailure(program, error as Error) })
     }
-    child.stdin.on('error', () => {}) // a command that reads nothing is no failure
-    child.stdin.end(run.input)
-    child.on('error', (error) => finish(startFailure(program, error)))
-    child.on('exit', (code, signal) => {
-      const failure = isLate ? `no end within ${run.limitMs / 1000} s, killed` : endFailure(code, signal)
-      const drained = setTimeout(() => finish(failure), DRAIN_MS)
-      child.on('close', () => {
-        clearTimeout(drained)
-        finish(failure)
-      })
+    watchOver(child, program, run, resolve)
+  })
+}
+
+function watchOver(child: ChildProcess, program: string, run: CommandRun, resolve: (end: CommandEnd) => void): void {
+  if (!process.listeners('exit').includes(killRunningCommands)) process.once('exit', killRunningCommands)
+  running.add(child)
+  const output = collect(child)
+  let isLate = false
+  const deadline = setTimeout(() => {
+    isLate = true
+    killGroup(child)
+  }, run.limitMs)
+  const finish = (failure: string | null) => {
+    clearTimeout(deadline)
+    running.delete(child)
+    child.stdout?.destroy()
+    child.stderr?.destroy()
+    resolve({ ...output(), failure })
+  }
+  child.on('error', (error) => finish(startFailure(program, error)))
+  child.stdin?.on('error', () => {}) // a command that reads nothing is no failure
+  child.stdin?.end(run.input)
+  child.on('exit', (code, signal) => {
+    const failure = isLate ? `no end within ${run.limitMs / 1000} s, killed` : endFailure(code, signal)
+    const drained = setTimeout(() => finish(failure), DRAIN_MS)
+    child.on('close', () => {
+      clearTimeout(drained)
+      finish(failure)
     })
   })
 }
@@ -117,7 +128,7 @@ function startFailure(program: string, error: Error): string {
   const { code } = error as NodeJS.ErrnoException
   if (code === 'ENOENT') return `the program ${program} is missing`
   if (code === 'EACCES') return `${program} may not be run`
-  return `${program} could not be started: ${error.message}`
+  return `${program.slice(0, 200)} could not be started: ${error.message.slice(0, 200)}`
 }
 
 function endFailure(code: number | null, signal: NodeJS.Signals | null): string | null {

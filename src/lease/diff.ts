@@ -65,7 +65,13 @@ export interface LeaseConflict {
   readonly b: Lease
 }
 
-/** Pairs of leases of different nodes whose subnets of a family are equal or overlap. Empty in a healthy network. */
+/** As many contradictions of leases as anybody reads: n leases for one subnet have n² of them. */
+export const MOST_CONFLICTS = 1000
+
+/**
+ * Pairs of leases of different nodes whose subnets of a family are equal or overlap, {@link MOST_CONFLICTS} of each
+ * family at most. Empty in a healthy network.
+ */
 export function findConflicts(leases: readonly Lease[]): LeaseConflict[] {
   const sorted = sortedLeases(leases)
   const halves: { readonly lease: Lease; readonly prefix: Prefix }[] = []
@@ -94,9 +100,9 @@ function overlapping(prefixed: readonly { readonly lease: Lease; readonly prefix
   for (const next of prefixed) {
     while (open.length > 0 && lastAddress(open.at(-1)!.prefix) < next.prefix.address) open.pop()
     for (const outer of open) {
-      if (identityOf(outer.lease.attributes) !== identityOf(next.lease.attributes)) {
-        conflicts.push({ a: outer.lease, b: next.lease })
-      }
+      if (identityOf(outer.lease.attributes) === identityOf(next.lease.attributes)) continue
+      conflicts.push({ a: outer.lease, b: next.lease })
+      if (conflicts.length === MOST_CONFLICTS) return conflicts
     }
     open.push(next)
   }

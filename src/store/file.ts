@@ -18,7 +18,7 @@ import { awaitConfig } from './config-wait.ts'
 import { watchDirectory } from './directory-watch.ts'
 import { withFileLock } from './file-lock.ts'
 import { LeaseBook, type LeaseChange, leaseOf } from './lease-book.ts'
-import { LeaseFiles } from './lease-files.ts'
+import { LARGEST_REVISION, LeaseFiles } from './lease-files.ts'
 import type { AcquireRequest, LeaseNews, LeaseStore } from './lease-store.ts'
 import { watchSnapshots } from './snapshot-watch.ts'
 
@@ -156,7 +156,9 @@ export class FileStore implements LeaseStore {
 
   #readRevision(): number {
     try {
-      return Number.parseInt(readFileSync(`${this.#directory}/revision`, 'latin1'), 10) || 0
+      const revision = Number.parseInt(readFileSync(`${this.#directory}/revision`, 'latin1'), 10)
+      // What is no number here is made up for by those of the leases.
+      return revision >= 0 && revision <= LARGEST_REVISION ? revision : 0
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return 0
       throw error

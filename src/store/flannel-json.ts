@@ -33,8 +33,9 @@ export function formatSubnetKey(key: SubnetKey): string {
   return key.ipv6Subnet === null ? ipv4 : `${ipv4}&${key.ipv6Subnet.replace('/', '-')}`
 }
 
-// Not anchored at the start, as flannel's: whatever stands before the first octet is ignored.
-const KEY = /(\d+\.\d+\.\d+\.\d+)-(\d+)(?:&([a-f0-9:]+)-(\d+))?$/
+// Not anchored at the start, as flannel's: whatever stands before the first octet is ignored. Digits are not begun in
+// their midst, which would find nothing else: a key of a million digits is then read once, not a million times.
+const KEY = /(?<!\d)(\d+\.\d+\.\d+\.\d+)-(\d+)(?:&([a-f0-9:]+)-(\d+))?$/
 
 /** flannel reads the length of the IPv4 half as a 5-bit number and that of the IPv6 half as a 7-bit one. */
 const MAX_LENGTH = 31

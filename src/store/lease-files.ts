@@ -16,6 +16,11 @@ export interface BootExpiry {
   readonly atBootMs: number
 }
 
+/** The next one has a number of its own still: behind 2⁵³ there are none for all. */
+export const LARGEST_REVISION = 2 ** 50
+/** Three thousand years: what lies behind it is no date (ECMA-262, Time Values), and would be none in a status. */
+const LATEST_BOOT_MS = 1e14
+
 /** Flannel's value, byte for byte, then our own line. */
 export function formatLeaseFile(lease: Lease, boot: BootExpiry | null = null): string {
   const meta = {
@@ -35,9 +40,13 @@ export function parseLeaseFile(key: SubnetKey, text: string): { lease: Lease; bo
   const expires = fields.string('Expires', '')
   const expiresAtMs = expires === '' ? null : Date.parse(expires)
   if (Number.isNaN(expiresAtMs)) throw fields.refusal('Expires', 'must be a time such as 2026-01-31T12:00:00Z')
-  const lease = { ...key, attributes, expiresAtMs, revision: fields.integer('Revision', 0, { unsigned: true }) }
+  const revision = fields.integer('Revision', 0, { unsigned: true })
+  if (revision > LARGEST_REVISION) throw fields.refusal('Revision', 'is larger than any store comes to')
+  const lease = { ...key, attributes, expiresAtMs, revision }
   const bootId = fields.string('Boot', '')
-  return { lease, boot: bootId === '' ? null : { bootId, atBootMs: fields.integer('ExpiresAtBootMs', 0) } }
+  const atBootMs = fields.integer('ExpiresAtBootMs', 0)
+  if (Math.abs(atBootMs) > LATEST_BOOT_MS) throw fields.refusal('ExpiresAtBootMs', 'is no time that a machine runs to')
+  return { lease, boot: bootId === '' ? null : { bootId, atBootMs } }
 }
 
 interface KnownFile {

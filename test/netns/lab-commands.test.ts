@@ -50,6 +50,14 @@ describe('a lab whose command cannot say what it did', () => {
   })
 })
 
+test.each([
+  ['the reader is gone', '2>&1 | true', 130, /^$/],
+  ['the disk is full', '2>&1 > /dev/full', 1, /^flannelette: standard output cannot be written: no space[^\n]+\n$/],
+])('a command that says all at its end notices that %s', async (_, redirection, exitCode, words) => {
+  const result = await shell(`${process.execPath} ${mainProgram()} config show ${redirection}`)
+  expect(result).toMatchObject({ exitCode, stdout: expect.stringMatching(words), stderr: '' })
+})
+
 describe('measurements', () => {
   const lab = labUnderTest({ name: 'busy', ...KERNEL })
   const servers = async () => (await lab().exec('pod2.1', ['ss', '-Hltn'])).stdout.split('\n').filter(Boolean)

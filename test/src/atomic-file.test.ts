@@ -42,6 +42,13 @@ describe.each([
     expect(readFileSync(path, 'utf8') === content).toBe(true)
   })
 
+  test('what a killed writer of the same pid left half-made is in nobody’s way', async () => {
+    const directory = temporaryDirectory()
+    for (let serial = 0; serial < 200; serial++) writeFileSync(`${directory}/.${process.pid}-${serial}.tmp`, 'half')
+    await write(`${directory}/file`, 'whole', OPTIONS)
+    expect(readFileSync(`${directory}/file`, 'utf8')).toBe('whole')
+  })
+
   test('a failure leaves the target as it was and no temporary file', async () => {
     const directory = temporaryDirectory()
     mkdirSync(`${directory}/file/occupied`, { recursive: true })
@@ -52,7 +59,8 @@ describe.each([
 
 test('sweeping removes half-made files and nothing else', () => {
   const directory = temporaryDirectory()
-  for (const name of ['.12-3.tmp', '.hidden', 'file', 'x.tmp']) writeFileSync(`${directory}/${name}`, '')
+  for (const name of ['.12-3.tmp', '.12-3-0a1b2c3d.tmp', '.hidden', 'file', 'x.tmp'])
+    writeFileSync(`${directory}/${name}`, '')
   sweepTemporaryFiles(directory)
   expect(readdirSync(directory).sort()).toEqual(['.hidden', 'file', 'x.tmp'])
 })

@@ -93,6 +93,15 @@ test('a line feed in a value cannot make a second line', () => {
   }
 })
 
+test('no line holds what a terminal obeys, whoever wrote the words', () => {
+  for (const format of ['text', 'json', 'klog'] as const) {
+    const { log, written } = make(format)
+    log.info('event', 'key \u001b[2J\u009b1m', { value: '\u001b]0;x\u0007', other: 'a\u007f\u009b b' })
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+    expect(written[0]?.trimEnd()).not.toMatch(format === 'json' ? /[\u0000-\u001f]/ : /[\u0000-\u001f\u007f-\u009f]/)
+  }
+})
+
 describe('a repeated warning', () => {
   test('is written once, then counted, and the count comes at the end of the window', async () => {
     const { log, written, clock } = make('json')

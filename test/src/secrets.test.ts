@@ -57,3 +57,16 @@ describe('what is masked', () => {
     )
   })
 })
+
+test.each(['a', 'a.', '://', 'x-', 'password', '\\"', 'eyJ', '@'])('a megabyte of %j is masked in no time', (piece) => {
+  const text = `{"VtepMAC":"${piece.repeat(1_000_000 / piece.length)}","password":"hunter2"}`
+  const began = performance.now()
+  expect(maskSecrets(text)).not.toContain('hunter2')
+  expect(performance.now() - began).toBeLessThan(2000)
+})
+
+test('a secret longer than any word leaves nothing of itself', () => {
+  expect(maskSecrets(`token=eyJ${'a'.repeat(5000)}.b.c end`)).toMatch(
+    /^\S*‹\d+ characters left out› end$|^token=‹masked› end$/,
+  )
+})

@@ -26,8 +26,13 @@ function flagRow(option: Option): string {
   return `| \`${cell(option.flags)}\` | ${defaultOf(option)} | ${cell(option.description)}${choices} |`
 }
 
-/** `run` and what takes the same flags: those have a table of their own. */
 const isRunFlag = ({ long }: Option): boolean => FLAGS.some(({ name }) => long === `--${name}`)
+
+/** Those of `run` have a table of their own, also for a command that takes all of them. */
+function ownFlags({ options }: Command): readonly Option[] {
+  const takesAll = options.filter(isRunFlag).length === FLAGS.length
+  return takesAll ? options.filter((option) => !isRunFlag(option)) : options
+}
 
 /** The flags of `run`, with what they are called in the environment. */
 function runFlags(run: Command): string[] {
@@ -61,7 +66,7 @@ function flagTables(command: Command, prefix: string): string[] {
     argument.required ? `<${argument.name()}>` : `[${argument.name()}]`,
   )
   const heading = [`### \`${[name, ...words].join(' ')}\``, '', `${command.description()}.`, '']
-  const rows = command.options.filter((option) => !isRunFlag(option)).map(flagRow)
+  const rows = ownFlags(command).map(flagRow)
   const table = rows.length === 0 ? [] : ['| flag | default | about |', '|---|---|---|', ...rows, '']
   return [...heading, ...table, ...command.commands.flatMap((one) => flagTables(one, name))]
 }

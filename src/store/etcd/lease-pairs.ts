@@ -2,6 +2,7 @@
 // content of its key stays valid until the key is gone.
 import type { Prefix } from '../../../dataplane/index.ts'
 import type { Clock } from '../../clock.ts'
+import { foreignWords } from '../../foreign-words.ts'
 import { halvesOf, type Lease } from '../../lease/lease.ts'
 import type { Log } from '../../log.ts'
 import { formatIpv4Half, formatSubnetKey, parseLeaseValue, parseSubnetKey, type SubnetKey } from '../flannel-json.ts'
@@ -17,6 +18,18 @@ export interface KnownPair {
   readonly unreadable: SubnetKey | null
   /** A subnet that is somebody's, though nobody can say whose. */
   readonly blocked: readonly Prefix[]
+}
+
+/** Characters of a key that stand in a line. */
+const MOST_OF_NAME = 200
+
+/**
+ * The key of which a name is the beginning and something more. No node could write that one: what begins like it counts
+ * as a rival.
+ */
+function keyInFrontOf(name: string): SubnetKey | null {
+  const [key] = /^\d+\.\d+\.\d+\.\d+-\d{1,2}(?:&[a-f0-9:]+-\d{1,3})?/.exec(name) ?? []
+  return key === undefined ? null : parseSubnetKey(key)
 }
 
 export class LeasePairs {
@@ -65,7 +78,8 @@ export class LeasePairs {
     } catch (error) {
       const lease = before?.lease ?? null
       this.#complain(pair.key, (error as Error).message, lease !== null)
-      const blocked = key === null || lease !== null ? [] : halvesOf(key)
+      const taken = key ?? keyInFrontOf(name)
+      const blocked = taken === null || lease !== null ? [] : halvesOf(taken)
       return { lease, modRevision: pair.modRevision, unreadable: key, blocked }
     }
   }
@@ -79,6 +93,7 @@ export class LeasePairs {
     if (this.#complaints.get(key) === why) return
     this.#complaints.set(key, why)
     const consequence = keeping ? 'its last good content stays valid' : 'it is ignored'
-    this.#log.warn('lease-unreadable', `lease ${key} cannot be read, ${consequence}: ${why}`)
+    const name = foreignWords(Buffer.from(key, 'latin1').toString('utf8'), MOST_OF_NAME)
+    this.#log.warn('lease-unreadable', `lease ${name} cannot be read, ${consequence}: ${why}`)
   }
 }

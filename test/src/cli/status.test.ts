@@ -266,6 +266,40 @@ describe('the command', () => {
     expect(await run(place, '--wait', '--for', 'peers=1')).toMatchObject({ code: 0 })
   })
 
+  test.each(['', 'null', '[]', '"x"', '{"version":1}', JSON.stringify({ ...HEALTHY, version: 7 }), '\u0000\u0001'])(
+    'takes a status file that holds %j for none',
+    async (text) => {
+      const directory = temporaryDirectory()
+      writeFileSync(join(directory, 'status.json'), text)
+      await expect(run(directory)).rejects.toMatchObject({
+        ...{ code: 'daemon-unreachable', message: expect.stringMatching(/^no daemon answers at /) },
+      })
+    },
+  )
+
+  test('tells of a daemon that answers in a way of its own', async () => {
+    const place = await daemonWith(() => ({ ...HEALTHY, version: 2 as 1 }))
+    await expect(run(place)).rejects.toMatchObject({
+      ...{
+        code: 'daemon-unreachable',
+        message: expect.stringMatching(/answers at .* is a status of version 2, not 1$/),
+      },
+    })
+  })
+
+  test('shows nothing that a terminal would obey, but its colours', () => {
+    const peer = {
+      subnet: '10.244.9.0/24',
+      publicIp: '192.0.2.9',
+      reason: 'x',
+      detail: 'bad \u001b[2J\u001b]0;x\u0007',
+    }
+    const text = statusText(live({ ...HEALTHY, leftOut: [peer] }), { colour: true, unicode: true }, TAKEN_MS, true)
+    expect(text).toContain('bad \\x1b[2J\\x1b]0;x\\x07')
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: our own colours are taken out
+    expect(text.replaceAll(/\u001b\[\d+m/g, '')).not.toContain('\u001b')
+  })
+
   test('gives up at the time limit with 3, with a daemon or without', async () => {
     const place = await daemonWith(() => HEALTHY)
     expect(await run(place, '--wait', '--for', 'peers=2', '--timeout', '150ms')).toMatchObject({

@@ -208,6 +208,22 @@ describe('keys', () => {
     expect(checkNetworkConfig(text).derived).not.toBeNull()
   })
 
+  test('by the ten thousand are counted in no time', () => {
+    const odd = Array.from({ length: 20_000 }, (_, n) => `"k${n}":1`).join()
+    const began = performance.now()
+    const { findings, derived } = checkNetworkConfig(`{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"},${odd}}`)
+    expect(performance.now() - began).toBeLessThan(2000)
+    expect([findings.length, findings.at(0)?.message]).toEqual([21, '19980 more keys that nobody reads'])
+    expect(derived).not.toBeNull()
+  })
+
+  test('of any length and with any character make one line', () => {
+    const [key, type] = ['\u001b[2J'.repeat(20_000), '\u202e'.repeat(20_000)]
+    const messages = messagesOf(JSON.stringify({ Network: '10.244.0.0/16', [key]: 1, Backend: { Type: type } }))
+    expect(messages).toHaveLength(2)
+    expect(messages.every((message) => message.length < 200 && !/[\p{Cc}\p{Cf}]/u.test(message))).toBe(true)
+  })
+
   test('that stand there twice, in whatever case, are told', () => {
     const text = '{"Network":"10.0.0.0/8","network":"10.1.0.0/16","Backend":{"Type":"vxlan"}}'
     expect(findingsOf(text)).toEqual(['1:2 warning Network'])

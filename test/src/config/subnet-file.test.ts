@@ -85,6 +85,14 @@ describe('writing', () => {
     expect(readFileSync(path, 'utf8')).toBe(TEXT.replace('1450', '1370'))
   })
 
+  test('that says the same already is left as it is: a full disk is no reason to end', () => {
+    const path = `${temporaryDirectory()}/subnet.env`
+    writeSubnetFile(path, FILE)
+    const { ino } = statSync(path)
+    writeSubnetFile(path, FILE)
+    expect(statSync(path).ino).toBe(ino)
+  })
+
   test('leaves nothing behind when the rename fails', () => {
     const directory = temporaryDirectory()
     mkdirSync(`${directory}/subnet.env/occupied`, { recursive: true })

@@ -32,6 +32,12 @@ describe('selectPeers', () => {
     expect(select(C, OWN, B)).toEqual({ peers: ['10.244.2.0/24', '10.244.3.0/24'], leftOut: [] })
   })
 
+  test('a backend of any length and with any character is named in a few', () => {
+    const odd = { ...B, attributes: { ...B.attributes, backendType: '\u001b[2J'.repeat(100_000) } }
+    const [left] = selectPeers([odd], OWN, POD_NETWORKS).leftOut
+    expect(left?.detail).toMatch(/^incompatible: [\x20-\x7e]{40}…$/)
+  })
+
   test.each(['host-gw', 'wireguard', ''])('a lease of backend %j is incompatible, and named so', (backendType) => {
     const { peers, leftOut } = select(altered(B, { backendType }), C)
     expect(peers).toEqual(['10.244.3.0/24'])

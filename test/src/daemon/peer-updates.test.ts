@@ -50,6 +50,19 @@ test('the cause says what was added, changed and removed', async () => {
   ])
 })
 
+test('a lease outside the network is left out, and contradicts nobody', async () => {
+  const { updates } = make()
+  const stray = peerLease('0.0.0.0/1', '192.0.2.9', '0a:00:00:00:00:09')
+  const halfStray = { ...C, ipv6Subnet: '::/1' }
+  const dual = { ...B, ipv6Subnet: 'fd00:10:244:2::/64' }
+  const twin = peerLease('10.244.2.0/24', '192.0.2.8', '0a:00:00:00:00:08')
+  await updates.offer([stray, OWN, dual, halfStray], OWN, POD_NETWORKS, 'first leases')
+  expect(updates.conflicts).toEqual([])
+  expect(updates.leftOut.map(({ subnet, reason }) => [subnet, reason])).toContainEqual(['0.0.0.0/1', 'outside-network'])
+  await updates.offer([stray, OWN, dual, twin], OWN, POD_NETWORKS, 'lease change')
+  expect(updates.conflicts).toHaveLength(1)
+})
+
 test('a long cause is cut to a few names and a number', async () => {
   const { dataplane, updates } = make()
   const many = Array.from({ length: 40 }, (_, index) =>

@@ -1,5 +1,5 @@
 // Docker options beside subnet.env: both say the same subnet, or there are no options.
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { formatPrefix } from '../../../dataplane/wire/prefix.ts'
 import { publishedFiles } from '../../../src/daemon/published-subnet.ts'
@@ -75,9 +75,12 @@ describe('a start', () => {
     const { host, wanted, options } = dockerHost()
     const first = await started(host, wanted)
     const before = [options(), host.env()]
+    const files = [wanted.dockerOptsFile, host.subnetFile].map((path) => statSync(path).ino)
     await first.agent.stop('keep')
     await started(host, wanted)
     expect([options(), host.env()]).toEqual(before)
+    // Not written again: a disk that is full by then takes nothing away.
+    expect([wanted.dockerOptsFile, host.subnetFile].map((path) => statSync(path).ino)).toEqual(files)
     expect(host.log.of('subnet-file-stale')).toEqual([])
   })
 

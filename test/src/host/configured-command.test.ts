@@ -91,3 +91,12 @@ test('output that is cut off is said to be', async () => {
   const { output, ...rest } = await runConfigured({ text, shell: true }, RUN)
   expect([output.length, rest]).toEqual([65_536, { failure: null, isCut: true }])
 })
+
+test.each([
+  ['a zero among its characters', 'echo a\u0000b', {}],
+  ['more of them than the kernel takes', `echo ${'x'.repeat(3_000_000)}`, {}],
+  ['a variable longer than the kernel takes', 'echo', { LONG: 'x'.repeat(3_000_000) }],
+])('a command with %s fails, and nothing else does', async (_, text, variables) => {
+  const { failure } = await runConfigured({ text, shell: false }, { ...RUN, variables })
+  expect(failure).toMatch(/^echo could not be started: .{1,200}$/)
+})

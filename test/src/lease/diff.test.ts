@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { formatPrefix, overlaps, parsePrefix } from '../../../dataplane/wire/prefix.ts'
-import { describeConflict, diffLeases, findConflicts, sameAttributes } from '../../../src/lease/diff.ts'
+import { describeConflict, diffLeases, findConflicts, MOST_CONFLICTS, sameAttributes } from '../../../src/lease/diff.ts'
 import type { Lease, LeaseAttributes } from '../../../src/lease/lease.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 
@@ -104,6 +104,13 @@ describe('findConflicts', () => {
 
   test('two leases of one node are no conflict', () => {
     expect(findConflicts([B, peerLease('10.244.2.0/25', '192.0.2.2', '0a:00:00:00:00:02')])).toEqual([])
+  })
+
+  test('of thousands of leases for one subnet as many are named as anybody reads', () => {
+    const crowd = Array.from({ length: 5000 }, (_, n) =>
+      peerLease('10.244.2.0/24', `198.18.${n >> 8}.${n & 255}`, '0a:00:00:00:00:09'),
+    )
+    expect(findConflicts(crowd)).toHaveLength(MOST_CONFLICTS)
   })
 
   test('finds exactly the pairs that comparing each with each finds', () => {

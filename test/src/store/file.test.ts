@@ -76,6 +76,10 @@ function request(publicIp: string, previous: string | null = null) {
   }
 }
 
+const BOOT = readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()
+/** The second line of a lease that ends when no calendar has a date any more. */
+const FAR = `{"Expires":"2026-01-02T00:00:00Z","Boot":"${BOOT}","ExpiresAtBootMs":${2 ** 53 - 1}}`
+
 /** Subnets in the present snapshot. */
 async function present(store: FileStore): Promise<string[]> {
   for await (const news of store.watch(AbortSignal.timeout(10_000))) {
@@ -122,6 +126,8 @@ describe('lease files', () => {
     ['an empty file', '10.244.9.0-24', ''],
     ['a bad second line', '10.244.9.0-24', '{"PublicIP":"192.0.2.9"}\n{"Expires":"soon"}'],
     ['a name that is no key', 'README', 'hello'],
+    ['an end that is no date', '10.244.9.0-24', `{"PublicIP":"192.0.2.9"}\n${FAR}`],
+    ['a revision behind all numbers', '10.244.9.0-24', `{"PublicIP":"192.0.2.9"}\n{"Revision":${2 ** 53 - 1}}`],
   ])('one with %s costs one warning and none of the others', async (_, name, content) => {
     const { open, fileOf, log } = makeStore()
     await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
@@ -196,6 +202,18 @@ describe('lease files', () => {
     expect(readdirSync(directory).sort()).toEqual(['config', 'lock', 'revision', 'subnets'])
   })
 })
+
+test.each(['', '-7', '1e99', '9'.repeat(40), '\u0000\u0001', 'x'])(
+  'a revision file that holds %j keeps no lease from being renewed',
+  async (text) => {
+    const { open, directory } = makeStore()
+    const lease = await open().acquire(request('192.0.2.1', '10.244.6.0/24'))
+    writeFileSync(`${directory}/revision`, text)
+    const renewed = await open().renew(lease)
+    expect(renewed.revision).toBe(lease.revision + 1)
+    expect((await open().read(renewed))?.revision).toBe(renewed.revision)
+  },
+)
 
 describe('the directory', () => {
   test('without a config is no store: leases are not counted as gone', async () => {

@@ -59,6 +59,13 @@ describe('keys', () => {
     expect(parseSubnetKey('/x/y10.12.13.7-24')).toEqual({ subnet: parsePrefix('10.12.13.0/24'), ipv6Subnet: null })
   })
 
+  test('a key as long as etcd takes one is read in no time', () => {
+    const began = performance.now()
+    for (const tail of ['', '.', '-24', '.0.0.0-24x']) expect(parseSubnetKey('1'.repeat(100_000) + tail)).toBeNull()
+    expect(parseSubnetKey(`${'x'.repeat(1_000_000)}10.12.13.0-24`)?.subnet).toEqual(parsePrefix('10.12.13.0/24'))
+    expect(performance.now() - began).toBeLessThan(1000)
+  })
+
   test('every subnet that a key can express survives the round trip', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 2 ** 32 - 1 }), fc.integer({ min: 1, max: 31 }), (address, length) => {

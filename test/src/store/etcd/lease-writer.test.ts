@@ -70,6 +70,18 @@ describe('acquire', () => {
     expect(etcd.asked.filter((call) => call === 'range')).toHaveLength(10)
   })
 
+  test.each(['10.3.6.0-24hi', '10.3.6.0-24&', '10.3.6.0-24&fd00::-64x', '10.3.6.0-241', '10.3.6.0-24/x'])(
+    'does not stumble over a key %j, which begins like the remembered one',
+    async (name) => {
+      const { acquire, etcd, log } = makeStore()
+      etcd.put(`${PREFIX}/subnets/${name}`, PLAIN_VALUE)
+      expect(subnetOf(await acquire('10.3.6.0/24'))).not.toBe('10.3.6.0/24')
+      expect(log.of('previous-subnet-unavailable')[0]?.message).toMatch(
+        /10\.3\.6\.0\/24 has a lease that cannot be read/,
+      )
+    },
+  )
+
   test('asks for the lifetime of the own lease only', async () => {
     const { acquire, etcd } = makeStore()
     for (let host = 1; host < 20; host++) await acquire(null, '10.3.0.0/16', PLAIN.publicIp + host)

@@ -1,0 +1,33 @@
+// What doctor and ping start from, whatever stands in the state directory.
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { askNodeView } from '../../../src/doctor/node-view.ts'
+import { HEALTHY } from '../../support/status-example.ts'
+import { temporaryDirectory } from '../../support/temporary-directory.ts'
+
+test.each([
+  ['a half', JSON.stringify(HEALTHY).slice(0, 300), /JSON|string/],
+  ['of another version', JSON.stringify({ ...HEALTHY, version: 2 }), /^it is a status of version 2, not 1$/],
+  ['without its parts', '{"version":1}', /^it is a status without pid$/],
+  ['with a part of another kind', JSON.stringify({ ...HEALTHY, peers: [7] }), /^it is a status without peers$/],
+  ['of another kind', '[1]', /^it is no status$/],
+  ['no words at all', 'null', /^it is no status$/],
+  ['nothing', '', /JSON/],
+])('a status file that is %s is none, and why is said', async (_, text, problem) => {
+  const directory = temporaryDirectory()
+  writeFileSync(join(directory, 'status.json'), text)
+  expect(await askNodeView(directory)).toEqual({
+    stateDirectory: directory,
+    status: null,
+    statusProblem: expect.stringMatching(problem),
+    alive: false,
+    peers: [],
+  })
+})
+
+test('a status file that is whole is taken', async () => {
+  const directory = temporaryDirectory()
+  writeFileSync(join(directory, 'status.json'), JSON.stringify(HEALTHY))
+  expect((await askNodeView(directory)).peers).toEqual(HEALTHY.peers)
+})

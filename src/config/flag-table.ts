@@ -121,6 +121,13 @@ export const FLAGS: readonly Flag[] = [
     counts: 'minutes',
   }),
   toggle('ip-masq', false, 'masquerade what pods say to addresses outside the network'),
+  flag(
+    'ip-masq-exclude',
+    'list',
+    'cidr',
+    '',
+    'addresses outside the network to which pods keep their own, of machines that know the way back (repeatable)',
+  ),
   toggle('ip-masq-fully-random-disable', false, 'masqueraded ports in order, not at random'),
   flannel('iptables-resync', 'integer', 'seconds', '5', 'look so often at rules and blackhole route (1-86400)', {
     least: 1,

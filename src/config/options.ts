@@ -56,6 +56,8 @@ export interface RunOptions extends UnderlayWishes {
   readonly renewMarginMinutes: number
   readonly ipMasq: boolean
   readonly ipMasqFullyRandom: boolean
+  /** Destinations to which pods are not masqueraded, of both families. */
+  readonly ipMasqExclude: readonly Prefix[]
   /** 1 to 86400. */
   readonly iptablesResyncSeconds: number
   readonly iptablesForwardRules: boolean
@@ -109,6 +111,7 @@ export function runOptions(values: FlagValues): RunOptions {
     renewMarginMinutes: values.integer('subnet-lease-renew-margin'),
     ipMasq: values.boolean('ip-masq'),
     ipMasqFullyRandom: !values.boolean('ip-masq-fully-random-disable'),
+    ipMasqExclude: values.list('ip-masq-exclude').map(parseExclusion),
     iptablesResyncSeconds: values.integer('iptables-resync'),
     iptablesForwardRules: values.boolean('iptables-forward-rules'),
     blackholeRoute: values.boolean('ip-blackhole-route'),
@@ -123,7 +126,7 @@ export function runOptions(values: FlagValues): RunOptions {
     tunOffload: values.text('tun-offload') === 'on',
     outerDf,
     sourceCheck: values.choice('source-check'),
-    sourceAllow: values.list('source-allow').map(parseSourceAllow),
+    sourceAllow: values.list('source-allow').map(parseCidr),
     workers,
     sourcePorts: values.integer('source-ports'),
     udpChecksum: values.text('udp-checksum') === 'on',
@@ -131,7 +134,12 @@ export function runOptions(values: FlagValues): RunOptions {
     onExit: values.choice('on-exit'),
     logFormat: values.choice('log-format'),
     verbose: values.integer('v') > 0,
-    notices: [...values.notices, ...flagsWithoutEffect(values), ...idleEtcdFlags(values, etcd)],
+    notices: [
+      ...values.notices,
+      ...flagsWithoutEffect(values),
+      ...idleExclusions(values),
+      ...idleEtcdFlags(values, etcd),
+    ],
   }
 }
 
@@ -142,6 +150,13 @@ function flagsWithoutEffect(values: FlagValues): string[] {
   return values.settings
     .filter(({ flag, origin }) => origin !== 'default' && flag.dataplane !== 'both' && flag.dataplane !== chosen)
     .map(({ source }) => `${source} has no effect with --dataplane ${chosen}`)
+}
+
+/** Exceptions from what is not done at all. */
+function idleExclusions(values: FlagValues): string[] {
+  if (values.boolean('ip-masq')) return []
+  const given = values.settings.filter(({ flag, values: some }) => flag.name === 'ip-masq-exclude' && some.length > 0)
+  return given.map(({ source }) => `${source} has no effect without --ip-masq`)
 }
 
 /** DF clear is what happens without a tunnel as well. */
@@ -275,7 +290,13 @@ function refuseOuterDf(dataplane: DataplaneKind, driver: WorkerDriver): void {
   })
 }
 
-function parseSourceAllow({ text, said }: SaidValue): Prefix {
+function parseExclusion(value: SaidValue): Prefix {
+  const prefix = parseCidr(value)
+  if (prefix.length > 0) return prefix
+  throw new FlanneletteError('usage', `${value.said} are all addresses`, { remedy: 'leave --ip-masq out instead' })
+}
+
+function parseCidr({ text, said }: SaidValue): Prefix {
   const prefix = parsePrefix(text) ?? parseIpv6Prefix(text)
   if (prefix !== null) return prefix
   throw new FlanneletteError('usage', `${said} is no CIDR`, { remedy: 'give one as 10.8.0.0/16 or fd00:8::/64' })

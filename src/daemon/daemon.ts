@@ -189,6 +189,7 @@ function hostIntegration(options: RunOptions, clock: Clock, log: Log, seat: Seat
     clock,
     log,
     masquerade: options.ipMasq,
+    unmasqueraded: options.ipMasqExclude,
     randomFully: options.ipMasqFullyRandom,
     forwardRules: options.iptablesForwardRules,
     blackholeRoute: options.blackholeRoute,

@@ -1,5 +1,6 @@
 // What a node does on its host besides moving packets: firewall rules and the blackhole route, put there once the lease
 // is known and looked at again every few seconds, since other programs flush what they did not write.
+import type { Prefix } from '../../dataplane/index.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import { keepBlackholeRoutes } from '../host/blackhole-route.ts'
@@ -21,6 +22,8 @@ export interface HostIntegrationOptions {
   readonly log: Log
   /** Masquerade what pods say to the world. */
   readonly masquerade: boolean
+  /** But not to these, of either family; none when left out. */
+  readonly unmasqueraded?: readonly Prefix[]
   /** Masqueraded ports at random where the kernel can. */
   readonly randomFully: boolean
   /** Accept forwarded pod packets. */
@@ -51,7 +54,7 @@ export class HostIntegration implements HostWork {
 
   /** Resolves once rules and route are there, or it is known (and logged) why not: a later pass may have more luck. */
   async start(local: LocalVtep, mode: FirewallMode): Promise<void> {
-    const { masquerade, forwardRules, randomFully, log, seat } = this.#options
+    const { masquerade, unmasqueraded = [], forwardRules, randomFully, log, seat } = this.#options
     const networks = networksOf(local)
     this.#networks = networks
     if (mode === 'iptables') {
@@ -63,6 +66,7 @@ export class HostIntegration implements HostWork {
       mode,
       networks,
       masquerade,
+      unmasqueraded,
       forward: forwardRules,
       randomFully,
       seat: seat?.number ?? 1,

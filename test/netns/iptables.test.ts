@@ -44,6 +44,27 @@ describe.each(['-nft', '-legacy'] as const)('iptables%s', (alternative) => {
   })
 })
 
+test.each(['iptables', 'nftables'] as const)('exceptions from masquerading stand in place with %s', async (mode) => {
+  const namespace = ownNamespace()
+  const unmasqueraded = [
+    parsePrefix('192.0.2.0/24')!,
+    parsePrefix('198.51.100.7/32')!,
+    parseIpv6Prefix('fd00:56::/64')!,
+  ]
+  const networks = [NETWORKS.ip, NETWORKS.ip6]
+  const wishes = { networks, mode, masquerade: true, unmasqueraded, forward: false, randomFully: true }
+  const keeper = new FirewallKeeper(wishes, { namespace })
+  expect((await keeper.sync()).failures).toEqual([])
+  expect(await keeper.sync()).toEqual({ repaired: [], failures: [] })
+  const command = mode === 'iptables' ? ['iptables', '-t', 'nat', '-S', 'FLANNEL-POSTRTG'] : ['nft', 'list', 'ruleset']
+  const listing = execFileSync('ip', ['netns', 'exec', namespace, ...command], { encoding: 'utf8' })
+  expect(listing).toMatch(
+    /192\.0\.2\.0\/24[^\n]*return[^\n]*\n[^\n]*198\.51\.100\.7[^\n]*return[^\n]*\n[^\n]*masquerade/i,
+  )
+  // Nor is it written again by the next daemon.
+  if (mode === 'iptables') expect((await new FirewallKeeper(wishes, { namespace }).sync()).repaired).toEqual([])
+})
+
 test('rules of the variant that is not in use any more are found and removed; a look makes no tables', async () => {
   const namespace = ownNamespace()
   const legacyTables = () =>

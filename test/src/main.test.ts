@@ -62,6 +62,7 @@ const DEFAULTS = {
   renewMarginMinutes: 60,
   ipMasq: false,
   ipMasqFullyRandom: true,
+  ipMasqExclude: [],
   iptablesResyncSeconds: 5,
   iptablesForwardRules: true,
   blackholeRoute: false,

@@ -1,4 +1,5 @@
 // The rules of a node in the mode that its network asks for, with everything of ours in another mode taken away.
+import type { Prefix } from '../../../dataplane/index.ts'
 import { attempt, type CommandOptions, commandFailure, isInstalled } from '../command.ts'
 import { kernelHasIpv6 } from '../sysctl.ts'
 import type { Firewall, FirewallCommand, FirewallMode } from './firewall.ts'
@@ -12,6 +13,8 @@ export interface FirewallWishes {
   readonly mode: FirewallMode
   readonly networks: readonly FamilyNetworks[]
   readonly masquerade: boolean
+  /** Destinations outside the networks to which pods keep their addresses; none when left out. */
+  readonly unmasqueraded?: readonly Prefix[]
   readonly forward: boolean
   /** Masqueraded ports at random where program and kernel can. */
   readonly randomFully: boolean
@@ -91,9 +94,9 @@ export class FirewallKeeper {
   }
 }
 
-function ruleSets({ networks, masquerade, forward }: FirewallWishes): RuleSet[] {
+function ruleSets({ networks, masquerade, unmasqueraded = [], forward }: FirewallWishes): RuleSet[] {
   return networks.flatMap((each) => [
-    ...(masquerade ? [masqueradeRules(each)] : []),
+    ...(masquerade ? [masqueradeRules(each, unmasqueraded)] : []),
     ...(forward ? [forwardRules(each)] : []),
   ])
 }

@@ -45,15 +45,22 @@ const MULTICAST: Readonly<Record<Family, Prefix | null>> = {
 
 /**
  * Pods keep their addresses among themselves and in multicast, whoever comes from outside keeps his towards this node's
- * pods, and everything else between pods and the rest of the world goes by an address of the node.
+ * pods, and everything else between pods and the rest of the world goes by an address of the node. To `excluded` (those of
+ * the family) pods keep their addresses as well: a rule of ours, in front of the one that masquerades pods.
  */
-export function masqueradeRules({ family, network, subnet }: FamilyNetworks): RuleSet {
+export function masqueradeRules(
+  { family, network, subnet }: FamilyNetworks,
+  excluded: readonly Prefix[] = [],
+): RuleSet {
   const multicast = MULTICAST[family]
   const rules: Rule[] = [
     { marked: true, verdict: 'return' },
     { source: within(subnet), destination: within(network), verdict: 'return' },
     { source: within(network), destination: within(subnet), verdict: 'return' },
     { source: outside(network), destination: within(subnet), verdict: 'return' },
+    ...excluded
+      .filter(({ address }) => (typeof address === 'number' ? 'ip' : 'ip6') === family)
+      .map((prefix) => ({ source: within(network), destination: within(prefix), verdict: 'return' }) as const),
     {
       source: within(network),
       ...(multicast === null ? {} : { destination: outside(multicast) }),

@@ -1,6 +1,7 @@
 // What flags come to as options: values that need more than a list of choices.
 import { describe, expect, test } from 'vitest'
 import { parseIpv4 } from '../../../dataplane/wire/address.ts'
+import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import { DRIVERS } from '../../../src/config/flag-table.ts'
 import { FlagValues } from '../../../src/config/flag-values.ts'
 import { type RunOptions, refuseWorkersOf, runOptions } from '../../../src/config/options.ts'
@@ -135,6 +136,24 @@ test('flags that were set and that only a tunnel looks at are known by name, whe
     '--workers',
     '--udp-checksum',
   ])
+})
+
+describe('addresses to which pods keep their own', () => {
+  test('are prefixes of both families, and of no use where nobody masquerades', () => {
+    const given = { 'ip-masq': 'true', 'ip-masq-exclude': '192.0.2.9/24' }
+    expect(optionsOf(given)).toMatchObject({ ipMasqExclude: [parsePrefix('192.0.2.0/24')], notices: [] })
+    const ipv6 = optionsOf({ 'ip-masq-exclude': 'fd00:56::/64' })
+    expect(ipv6.ipMasqExclude).toEqual([parseIpv6Prefix('fd00:56::/64')])
+    expect(ipv6.notices).toEqual(['--ip-masq-exclude has no effect without --ip-masq'])
+  })
+
+  test.each([
+    ['192.0.2.1', /is no CIDR/],
+    ['0.0.0.0/0', /are all addresses/],
+    ['::/0', /are all addresses/],
+  ])('are not %s', (text, problem) => {
+    expect(() => optionsOf({ 'ip-masq-exclude': text })).toThrow(problem)
+  })
 })
 
 describe('flags for etcd that come to nothing are told', () => {

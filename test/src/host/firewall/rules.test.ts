@@ -61,6 +61,17 @@ describe('masquerading', () => {
     expect(fate(masqueradeRules(IPV6), source, destination)).toBe(verdict)
   })
 
+  test('pods keep their addresses to what is excluded, and nobody else does', () => {
+    const excluded = [parsePrefix('192.0.2.0/24')!, parseIpv6Prefix('fd00:56::/64')!]
+    const [ipv4, ipv6] = [masqueradeRules(IPV4, excluded), masqueradeRules(IPV6, excluded)]
+    expect(fate(ipv4, '10.244.1.2', '192.0.2.2')).toBe('return')
+    expect(fate(ipv4, '10.244.1.2', '198.51.100.1')).toBe('masquerade')
+    expect(fate(ipv4, '192.0.2.1', '10.244.2.2')).toBe('masquerade')
+    expect(fate(ipv6, 'fd00:10:244:1::2', 'fd00:56::2')).toBe('return')
+    expect(fate(ipv6, 'fd00:10:244:1::2', '2001:db8::1')).toBe('masquerade')
+    expect([ipv4, ipv6].map(({ rules }) => rules.length)).toEqual([7, 7])
+  })
+
   test('what a service proxy marked is left to it', () => {
     expect(fate(masqueradeRules(IPV4), '10.244.1.2', '198.51.100.1', true)).toBe('return')
   })

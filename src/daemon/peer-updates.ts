@@ -8,6 +8,8 @@ import type { Log } from '../log.ts'
 import { type LeftOutPeer, type PodNetworks, selectPeers, withinNetworks } from './forwarding-entries.ts'
 
 const RETRY_MS = 5000
+/** Lines of one kind that one set of leases may cause; the rest is counted: a store full of rubbish must not fill a disk. */
+const SAID_AT_ONCE = 20
 /** Subnets named in a cause before the rest is only counted. */
 const NAMED_SUBNETS = 5
 
@@ -118,13 +120,21 @@ export class PeerUpdates {
   #report(leftOut: readonly LeftOutPeer[], conflicts: readonly LeaseConflict[]): void {
     const { log } = this.#options
     const known = new Set(this.#leftOut.map(leftOutKey))
-    for (const peer of leftOut) {
-      if (known.has(leftOutKey(peer))) continue
+    const newlyOut = leftOut.filter((peer) => !known.has(leftOutKey(peer)))
+    for (const peer of newlyOut.slice(0, SAID_AT_ONCE)) {
       log.warn('peer-left-out', `no forwarding to ${leftOutKey(peer)}`, { reason: peer.reason })
     }
     const before = new Set(this.#conflicts.map(describeConflict))
-    for (const sentence of conflicts.map(describeConflict)) {
-      if (!before.has(sentence)) log.warn('lease-conflict', `leases contradict each other: ${sentence}`)
+    const newConflicts = conflicts.map(describeConflict).filter((sentence) => !before.has(sentence))
+    for (const sentence of newConflicts.slice(0, SAID_AT_ONCE)) {
+      log.warn('lease-conflict', `leases contradict each other: ${sentence}`)
+    }
+    for (const [event, { length }] of [
+      ['peer-left-out', newlyOut],
+      ['lease-conflict', newConflicts],
+    ] as const) {
+      if (length > SAID_AT_ONCE)
+        log.warn(event, `and ${length - SAID_AT_ONCE} more: flannelette status -o wide names them`)
     }
     this.#leftOut = leftOut
     this.#conflicts = conflicts

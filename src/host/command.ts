@@ -1,5 +1,5 @@
 // How the host layer runs a program: one place that knows namespaces, standard input, time limits and how a failure
-// is told to people. ip.ts, bridge.ts, nft.ts and ethtool.ts are thin wrappers around it.
+// is told to people. ip.ts, nft.ts and ethtool.ts are thin wrappers around it.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { constants } from 'node:os'

@@ -153,18 +153,27 @@ export function silenceAdvice(node: DaemonStatus['node'], { publicIp: peer } = {
   ].join('; ')
 }
 
+/** Findings of one kind that are shown singly. */
+const NAMED_PEERS = 8
+
+/** Of thousands of one kind the first ones tell what is wrong. */
+function shortened(found: readonly Remark[]): readonly Remark[] {
+  const rest = found.length - NAMED_PEERS
+  if (rest <= 0) return found
+  return [...found.slice(0, NAMED_PEERS), warning(`and ${rest} more of this kind`, 'flannelette status -o wide')]
+}
+
 const peers: Check = {
   id: 'peers',
   group: 'daemon',
   judge: ({ view }) => {
     const { status } = view
     if (status === null || !view.alive) return []
-    const leftOut = status.leftOut.map(({ subnet, publicIp, reason, detail }) =>
-      warning(
-        `peer ${publicIp} (${subnet}) is not used: ${reason}: ${detail}`,
-        `correct it on ${publicIp}, or delete its lease`,
-      ),
-    )
+    const leftOut = status.leftOut.map(({ subnet, publicIp, reason, detail }) => {
+      const owner = publicIp === '0.0.0.0' ? 'with its owner' : `on ${publicIp}`
+      const message = `peer ${publicIp} (${subnet}) is not used: ${reason}: ${detail}`
+      return warning(message, `correct it ${owner}, or delete its lease`)
+    })
     const conflicts = status.conflicts.map((conflict) =>
       warning(`leases contradict each other: ${conflict}`, 'delete the lease that no running node holds'),
     )
@@ -172,7 +181,7 @@ const peers: Check = {
       status.pendingPeers === 0
         ? []
         : [warning(`${status.pendingPeers} peers are not programmed yet`, 'the log names why: peer-pending')]
-    const all = [...leftOut, ...conflicts, ...pending]
+    const all = [...shortened(leftOut), ...shortened(conflicts), ...pending]
     return all.length === 0 ? [ok(`${status.peers.length} peers, all in use`)] : all
   },
 }

@@ -132,6 +132,23 @@ test('conflicts and left-out peers are warned about once, not with every snapsho
   expect(log.of('peer-left-out').map((line) => line.fields)).toEqual([{ reason: 'incompatible-backend' }])
 })
 
+test('of thousands of leases that cannot be used, and contradict each other, the first are told and the rest is counted', async () => {
+  const { updates, log } = make()
+  const leases = Array.from({ length: 3000 }, (_, index) => {
+    const lease = peerLease('10.244.2.0/24', `198.51.${index >> 8}.${index & 255}`, '0a:00:00:00:00:09')
+    return { ...lease, attributes: { ...lease.attributes, backendType: 'host-gw' } }
+  })
+  await updates.offer([OWN, B, ...leases], OWN, POD_NETWORKS, 'lease change')
+  for (const [event, count] of [
+    ['peer-left-out', updates.leftOut.length],
+    ['lease-conflict', updates.conflicts.length],
+  ] as const) {
+    const lines = log.of(event).map(({ message }) => message)
+    expect(lines).toHaveLength(21)
+    expect(lines[20]).toMatch(new RegExp(`^and ${count - 20} more: `))
+  }
+})
+
 test('after close nothing is handed over any more, not even a retry', async () => {
   const { clock, dataplane, updates } = make()
   dataplane.replaceFailures.push(new Error('no memory'))

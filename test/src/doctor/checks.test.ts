@@ -171,6 +171,13 @@ const DAEMON: readonly Row[] = [
     'warning',
     /192\.0\.2\.5 .* is not used: no-mac/,
   ],
+  [
+    'peers',
+    'thousands in conflict',
+    withStatus({ conflicts: Array.from({ length: 3000 }, (_, index) => `a and ${index}`) }),
+    'warning',
+    /and 2992 more of this kind/,
+  ],
   ['peers', 'leases in conflict', withStatus({ conflicts: ['a and b'] }), 'warning', /contradict each other: a and b/],
   ['peers', 'pending', withStatus({ pendingPeers: 2 }), 'warning', /2 peers are not programmed/],
   ['offenders', 'a stranger', offender('unknown-peer'), 'warning', /5 packets from 192\.0\.2\.9/],

@@ -25,7 +25,7 @@ import { ExtensionDataplane } from './extension-dataplane.ts'
 import { FamilyDataplanes } from './family-dataplanes.ts'
 import { collectEarly } from './heap-growth.ts'
 import { HostIntegration } from './host-integration.ts'
-import { claimIdentity } from './identity-claim.ts'
+import { OwnIdentities } from './identity-claim.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
 import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
@@ -61,7 +61,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const state = new StateDirectory(options.stateDirectory, log)
   const store = new MeteredStore(await openStore(options, log, clock), clock)
   const seat = new Seat(options, log)
-  const identities: (() => void)[] = []
+  const identities = new OwnIdentities(store.name, log)
   const agent = new NodeAgent({
     store,
     dataplane,
@@ -74,7 +74,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     random: Math.random,
     selectUnderlay: (families) => selectUnderlay(options, {}, families),
     underlayEyes: { doorbell: ringOnChanges, readLink },
-    claimIdentity: async (publicIp) => void identities.push(await claimIdentity({ publicIp, store: store.name }, log)),
+    claimIdentity: (publicIp) => identities.claim(publicIp),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     ...(options.publicIpv6 === undefined ? {} : { publicIpv6: options.publicIpv6 }),
     tunnelFlags: options.tunnelFlags,
@@ -93,7 +93,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     return await live(agent, operations, signals, options, log)
   } finally {
     operations.stop()
-    for (const giveUp of identities) giveUp()
+    identities.giveUp()
     seat.leave()
     log.close()
   }

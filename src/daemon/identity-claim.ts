@@ -51,6 +51,29 @@ export async function claimIdentity(
   })
 }
 
+/**
+ * The identities that a daemon has had, until it ends: a move to another address that failed after its claim is tried
+ * again, and a later one may lead back.
+ */
+export class OwnIdentities {
+  readonly #claim: (publicIp: UnderlayAddress) => Promise<() => void>
+  readonly #held = new Map<UnderlayAddress, () => void>()
+
+  constructor(store: string, log: Log, directory = IDENTITY_DIRECTORY) {
+    this.#claim = (publicIp) => claimIdentity({ publicIp, store }, log, directory)
+  }
+
+  /** @throws FlanneletteError `device-busy` when another daemon of this host has it */
+  async claim(publicIp: UnderlayAddress): Promise<void> {
+    if (!this.#held.has(publicIp)) this.#held.set(publicIp, await this.#claim(publicIp))
+  }
+
+  giveUp(): void {
+    for (const giveUp of this.#held.values()) giveUp()
+    this.#held.clear()
+  }
+}
+
 /** While the lock is held: nobody else can have taken the file's place. */
 function leaving(path: string, release: () => void): () => void {
   return () => {

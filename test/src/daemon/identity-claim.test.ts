@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { claimIdentity } from '../../../src/daemon/identity-claim.ts'
+import { claimIdentity, OwnIdentities } from '../../../src/daemon/identity-claim.ts'
 import { RecordingLog } from '../../support/recording-log.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
 
@@ -65,6 +65,15 @@ test('a daemon that stops takes its file away, and a start those of daemons that
   giveUpOther()
   expect(readdirSync(directory)).toEqual([])
   await claim(directory)
+})
+
+test('a daemon whose move is tried again, or leads back, is not in its own way', async () => {
+  const directory = temporaryDirectory()
+  const own = new OwnIdentities(HOST.store, log, directory)
+  for (const publicIp of [0xc0000201, 0xc0000202, 0xc0000202, 0xc0000201]) await own.claim(publicIp)
+  await expect(claim(directory)).rejects.toMatchObject({ code: 'device-busy' })
+  own.giveUp()
+  expect(readdirSync(directory)).toEqual([])
 })
 
 test('a directory that cannot be made is warned about, and the start goes on', async () => {

@@ -63,7 +63,9 @@ export class TendedDevice {
    */
   async mend(local: LocalVtep, onReplaced: (fds: readonly number[]) => void): Promise<void> {
     try {
-      if (this.#broken !== 'gone') this.#broken = (await isDressed(local)) ? null : 'bare'
+      const found = (await isDressed(local)) ? null : 'bare'
+      // What a worker found, before or meanwhile, counts more.
+      if (this.#broken !== 'gone') this.#broken = found
       if (this.#broken === null) return
       if (this.#broken === 'gone') await this.#reopen(local, onReplaced)
       else await this.#redress(local)

@@ -14,6 +14,8 @@ const host = vi.hoisted(() => ({
   steps: [] as string[],
   nextFd: 10,
   isDressed: true,
+  /** Happens while the host is looked at. */
+  meanwhile: () => {},
   openFailure: null as Error | null,
   dressFailure: null as Error | null,
 }))
@@ -27,7 +29,10 @@ vi.mock('../../../src/daemon/overlay-device.ts', () => ({
     host.steps.push('dress')
     if (host.dressFailure !== null) throw host.dressFailure
   },
-  isDressed: async () => host.isDressed,
+  isDressed: async () => {
+    host.meanwhile()
+    return host.isDressed
+  },
   closeAll: async (tuns: readonly OpenTun[]) => void host.steps.push(`close ${tuns.map(({ fd }) => fd)}`),
 }))
 vi.mock('../../../dataplane/index.ts', async (original) => ({
@@ -36,7 +41,7 @@ vi.mock('../../../dataplane/index.ts', async (original) => ({
 }))
 
 beforeEach(() => {
-  Object.assign(host, { nextFd: 10, isDressed: true, openFailure: null, dressFailure: null })
+  Object.assign(host, { nextFd: 10, isDressed: true, meanwhile: () => {}, openFailure: null, dressFailure: null })
 })
 
 async function opened() {
@@ -72,6 +77,14 @@ describe('a device', () => {
     expect(host.steps).toEqual(['open', 'dress', 'keep 12', 'replace 12,13', 'close 10,11'])
     expect(events()).toEqual(['device-lost', 'device-restored'])
     expect([device.queues.map(({ fd }) => fd), device.impairment()]).toEqual([[12, 13], null])
+  })
+
+  test.each([true, false])('that a worker finds gone during a look is made anew (look: %s)', async (isDressed) => {
+    const { device, mend } = await opened()
+    host.isDressed = isDressed
+    host.meanwhile = () => device.lose('flannel.1', EIO)
+    await mend()
+    expect(host.steps).toEqual(['open', 'dress', 'keep 12', 'replace 12,13', 'close 10,11'])
   })
 
   test('that cannot be made is tried again, with the one before in hand', async () => {

@@ -1,7 +1,7 @@
 // The `extension` backend: commands of the operator's do what a dataplane does. One before the lease, whose output other
 // nodes get with it; one once the lease is there; and for each peer one when it comes and one when it goes
-// (peer-commands.ts says when, told-peers.ts remembers whom). Values reach a command by its environment and its standard input alone; all of them are
-// formatted here, from numbers.
+// (peer-commands.ts says when, told-peers.ts remembers whom). Values reach a command by its environment and its standard
+// input alone; all of them are formatted here, from numbers.
 import { formatIpv4, formatIpv6, formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import type { Clock } from '../clock.ts'
 import { systemClock } from '../clock.ts'

@@ -50,6 +50,8 @@ interface Way<Peer> {
   failure: string | null
   failures: number
   isRunning: boolean
+  /** The last command, until it has ended and after; `null` before the first. */
+  command: Promise<unknown> | null
   retry: Timer | null
 }
 
@@ -101,16 +103,21 @@ export class PeerCommands<Peer> {
     for (const { retry } of this.#ways.values()) retry?.cancel()
   }
 
-  /** Removes all that is present, once each, and runs nothing afterwards. Resolves with what failed, by name. */
+  /**
+   * Removes all that is present, once each and behind a command that still runs for it, and runs nothing afterwards.
+   * Resolves with what failed, by name.
+   */
   async removeAll(): Promise<ReadonlyMap<string, string>> {
     this.close()
     const failures = new Map<string, string>()
-    const present = [...this.#ways].flatMap(([name, { present }]) => (present === null ? [] : [{ name, present }]))
-    const remove = async ({ name, present }: { name: string; present: Peer }) => {
+    const remove = async ([name, way]: [string, Way<Peer>]) => {
+      await way.command
+      const { present } = way
+      if (present === null) return
       const failure = await this.#inTurn(() => this.#work.remove(present))
       if (failure !== null) failures.set(name, failure)
     }
-    await Promise.all(present.map(remove))
+    await Promise.all([...this.#ways].map(remove))
     return failures
   }
 
@@ -141,7 +148,8 @@ export class PeerCommands<Peer> {
     const { wanted, present } = way
     if (present !== null && (wanted === null || !this.#same(wanted, present))) {
       way.what = 'remove'
-      const failure = await this.#inTurn(() => this.#work.remove(present))
+      const failure = await this.#command(way, () => this.#work.remove(present))
+      if (failure === undefined) return false
       const givenUp = failure !== null && way.failures + 1 >= MOST_REMOVALS
       this.#settle(name, way, { what: 'remove', failure, givenUp })
       if (failure === null || givenUp) {
@@ -153,9 +161,12 @@ export class PeerCommands<Peer> {
       return true
     }
     if (wanted === null || way.isDone) return false
-    way.present = wanted
     way.what = 'add'
-    const failure = await this.#inTurn(() => this.#work.add(wanted))
+    const failure = await this.#command(way, () => {
+      way.present = wanted
+      return this.#work.add(wanted)
+    })
+    if (failure === undefined) return false
     // What has been taken back meanwhile is no success of what is wanted now.
     const isCurrent = way.wanted !== null && this.#same(way.wanted, wanted)
     way.isDone = failure === null && isCurrent
@@ -175,6 +186,13 @@ export class PeerCommands<Peer> {
       way.retry = null
       void this.#go(name, way)
     })
+  }
+
+  /** As its work resolves; with `undefined` where the end came before its turn. */
+  #command(way: Way<Peer>, work: () => Promise<string | null>): Promise<string | null | undefined> {
+    const command = this.#inTurn(async () => (this.#closed ? undefined : await work()))
+    way.command = command
+    return command
   }
 
   async #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -204,6 +222,7 @@ function emptyWay<Peer>(): Way<Peer> {
     failure: null,
     failures: 0,
     isRunning: false,
+    command: null,
     retry: null,
   }
 }

@@ -237,3 +237,28 @@ test('the end removes what is present, also what was half added, and runs nothin
   await clock.advance(120_000)
   expect(started).toHaveLength(4)
 })
+
+test('the end waits for a command that runs, and removes behind it what that has left', async () => {
+  const { want, end, started, commands, settled } = bench()
+  await want({ a: 'a1', b: 'b1' })
+  await end('add b1')
+  await want({ a: 'a1' })
+  const failures = commands.removeAll()
+  await settled()
+  expect(started).toEqual(['add a1', 'add b1', 'remove b1'])
+  await end('remove b1')
+  await end('add a1')
+  expect(started.slice(3)).toEqual(['remove a1'])
+  await end('remove a1')
+  expect([await failures, started.length]).toEqual([new Map(), 4])
+})
+
+test('the end begins nothing that has waited for a place, and removes nothing that was never added', async () => {
+  const { want, end, started, commands, settled } = bench()
+  await want(Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`p${index}`, `p${index}`])))
+  const failures = commands.removeAll()
+  await settled()
+  for (let index = 0; index < 16; index++) await end(`add p${index}`)
+  for (let index = 0; index < 16; index++) await end(`remove p${index}`)
+  expect([await failures, started.length]).toEqual([new Map(), 32])
+})

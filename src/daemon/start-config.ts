@@ -36,8 +36,9 @@ interface ConfigSearch {
 }
 
 /**
- * Waits for a config that is not there yet, by looking ever less often and by the store's word, and for a server that does not answer. A node with a kept lease goes on by the
- * config that it kept, also while a server holds one that cannot be used; without, that one ends the start.
+ * Waits for a config that is not there yet, by looking ever less often and by the store's word, and for a server that does
+ * not answer. A node with a kept lease goes on by the config that it kept, also while a server holds one that cannot be
+ * used; without, that one ends the start.
  */
 export async function readConfig({
   options,
@@ -62,6 +63,7 @@ export async function readConfig({
       sayWaiting(options.log, error)
       if (away) await delay(clock, AWAY_RETRY_MS, signal)
       else await pauseForConfig(options, backoffMs, signal)
+      if (signal.aborted) throw error
     }
   }
 }

@@ -52,6 +52,19 @@ describe('a start', () => {
     expect(host.clock.timers).toBe(0)
   })
 
+  test('is over at once also when the store has fallen silent meanwhile', async () => {
+    const host = makeHost(null)
+    const store = remote(host.shared.open(() => 0))
+    let isSilent = false
+    const readNetworkConfig = () => (isSilent ? new Promise<string>(() => {}) : store.readNetworkConfig())
+    const { agent } = host.boot({ store: { ...store, readNetworkConfig } })
+    const starting = agent.start()
+    await host.clock.advance(20_000)
+    isSilent = true
+    await Promise.all([expect(starting).rejects.toMatchObject({ code: 'config-missing' }), agent.stop('keep')])
+    expect(host.clock.timers).toBe(0)
+  })
+
   test('on etcd goes on within a second of the config, though it looks by itself every 30 s only', async () => {
     const host = makeHost(null)
     const etcd = new StubEtcd(host.clock)

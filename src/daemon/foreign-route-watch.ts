@@ -3,7 +3,7 @@
 // only when something is found there that was not there before is `ip` asked whose it is. Nothing is done about it but
 // to say so.
 import { readFileSync } from 'node:fs'
-import { containsPrefix, type Prefix } from '../../dataplane/index.ts'
+import { containsPrefix, formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import type { LocalVtep, PeerWay } from '../host/dataplane.ts'
 import {
   type PeerSubnet,
@@ -19,7 +19,7 @@ import {
 } from '../host/foreign-routes.ts'
 import { networksOf } from '../host/network-overlap.ts'
 import { carriedHalves, routesTo } from '../host/peer-route-plan.ts'
-import { listedIpv6Routes, listedRoutes } from '../host/proc-route.ts'
+import { type ListedRoute, listedIpv6Routes, listedRoutes } from '../host/proc-route.ts'
 import type { RouteTable } from '../host/route-table.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
@@ -39,8 +39,10 @@ export interface ForeignRouteWatchOptions {
 
 export class ForeignRouteWatch {
   readonly #options: ForeignRouteWatchOptions
-  /** Of the last look that came to its end. */
+  /** Of the last look that came to its end, as the next two. */
   #lists: RouteLists | null = null
+  /** The routes that it was about, in words. */
+  #suspected = ''
   #peers: readonly Lease[] = []
   #subnets: readonly string[] = []
   #trouble: ReadonlyMap<string, PeerWay> = new Map()
@@ -65,7 +67,15 @@ export class ForeignRouteWatch {
       const lists = (this.#options.lists ?? readLists)(local)
       const { ipv4, ipv6 } = this.#lists ?? {}
       if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return
-      this.#settle(peers, local, await this.#find(lists, local, peers))
+      const suspects = suspectsIn(lists, local)
+      // In the list of IPv6 the kernel counts who uses a route as well: another text, and the same routes.
+      const suspected = suspects
+        .map(({ prefix, gateway, device }) => `${formatPrefix(prefix)} ${gateway} ${device}`)
+        .join()
+      if (suspected !== this.#suspected || peers !== this.#peers) {
+        this.#settle(peers, local, await this.#find(suspects, local, peers))
+      }
+      this.#suspected = suspected
       this.#lists = lists
     } catch (error) {
       const message = `the kernel's routes cannot be looked at for now: ${(error as Error).message}`
@@ -74,16 +84,12 @@ export class ForeignRouteWatch {
   }
 
   async #find(
-    { ipv4, ipv6 }: RouteLists,
+    suspects: readonly Suspect[],
     local: LocalVtep,
     peers: readonly Lease[],
   ): Promise<ReadonlyMap<string, PeerWay>> {
-    const networks = networksOf(local)
-    const listed = [...listedRoutes(ipv4), ...listedIpv6Routes(ipv6)].map((route) => {
-      return { ...route, isForeign: route.device !== local.deviceName }
-    })
-    const suspects = moreSpecific(listed, networks, local)
     if (suspects.length === 0) return new Map()
+    const networks = networksOf(local)
     const subnets = peers.flatMap((peer) => subnetsOf(peer, local))
     if (partTakers(subnets, suspects).size + wholeTakers(subnets, suspects).size === 0) return new Map()
     const routes = placedRoutes(await this.#options.table.read(networks), local.deviceName)
@@ -96,6 +102,16 @@ export class ForeignRouteWatch {
     this.#subnets = trouble.size === 0 ? [] : peers.flatMap((peer) => carriedHalves(peer, local))
     this.#trouble = trouble
   }
+}
+
+type Suspect = ListedRoute & PlacedRoute
+
+/** Listed routes that are more specific than ours: whose they are the lists do not tell. */
+function suspectsIn({ ipv4, ipv6 }: RouteLists, local: LocalVtep): Suspect[] {
+  const listed = [...listedRoutes(ipv4), ...listedIpv6Routes(ipv6)].map((route) => {
+    return { ...route, isForeign: route.device !== local.deviceName }
+  })
+  return moreSpecific(listed, networksOf(local), local)
 }
 
 function readLists({ network, ipv6Network }: LocalVtep): RouteLists {

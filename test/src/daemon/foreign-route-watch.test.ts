@@ -123,6 +123,19 @@ test('a host that does not change asks no program again', async () => {
   expect(table.looks).toBe(1)
 })
 
+test('nor does one where the kernel counts other users of an IPv6 route', async () => {
+  const [table, log] = [new FakeRouteTable(), new RecordingLog()]
+  table.routes = [OURS, { dst: 'fd00:2::/65', dev: 'eth0' }]
+  let users = 1
+  const lists = () => {
+    const { ipv4, ipv6 } = listed(table.routes)
+    return { ipv4, ipv6: ipv6.replace('00000400 00000001', `00000400 0000000${users++}`) }
+  }
+  const watch = new ForeignRouteWatch({ table, log, lists })
+  for (let second = 0; second < 5; second++) await watch.look(LOCAL, PEERS)
+  expect([watch.ways()?.size, table.looks]).toEqual([3, 1])
+})
+
 test('what cannot be read is told, and looked at again', async () => {
   const { watch, look, table, log } = watching(PART)
   table.broken = true

@@ -188,7 +188,8 @@ export class VtepEntries {
   /** The peer that failed least often decides: a hopeless one does not slow down the rest. */
   #scheduleRetry(): void {
     if (this.#stopped || this.#failures.size === 0) return
-    const attempts = Math.min(...[...this.#failures.values()].map((failure) => failure.attempts))
+    let attempts = Number.POSITIVE_INFINITY
+    for (const failure of this.#failures.values()) attempts = Math.min(attempts, failure.attempts)
     this.#retry?.cancel()
     const delayMs = Math.min(FIRST_RETRY_MS * 2 ** (attempts - 1), LONGEST_RETRY_MS)
     this.#retry = this.#options.clock.after(delayMs, () => {

@@ -171,3 +171,12 @@ test('of copied machines, which have one MAC, one is programmed and the other wa
   ])
   expect(pending()).toEqual(['10.244.4.0/24'])
 })
+
+test('a hundred thousand peers that all fail are tried again as one is', async () => {
+  const { tables, clock, entries } = made()
+  tables.readable = false
+  const [row] = desiredRows([HOST2], LOCAL)
+  entries.want(Array.from({ length: 200_000 }, (_, index) => ({ ...row!, subnet: `subnet ${index}` })))
+  await entries.pass('test')
+  expect([entries.pending.size, clock.delays]).toEqual([200_000, [100]])
+})

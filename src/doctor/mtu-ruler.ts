@@ -45,7 +45,8 @@ export async function measure(
   }
   // Most often the limit is the truth, and only the size above it is left to be refused.
   if (namedBytes !== null && namedBytes > largest && namedBytes < most) await askAll([namedBytes, namedBytes + 1])
-  while (signal?.aborted !== true) {
+  // A path may change meanwhile, and pass what it has just refused.
+  while (largest < most && signal?.aborted !== true) {
     // Where a small size was lost although a larger one passed, the larger one is believed.
     const fails = Math.min(...[...failed.keys()].filter((bytes) => bytes > largest))
     if (fails - largest > 1) await askAll(between(largest, fails))

@@ -48,6 +48,16 @@ describe('the ruler', () => {
     )
   })
 
+  test('believes a path that passes what it has refused a moment before', async () => {
+    const asked: number[] = []
+    const ask = async (bytes: number): Promise<SizeAnswer> => {
+      asked.push(bytes)
+      return asked.length === 1 ? { passes: false, limitBytes: 1449 } : { passes: bytes <= 1450, limitBytes: null }
+    }
+    expect(await measure(1450, ask)).toEqual({ largestBytes: 1450, namedBytes: 1449 })
+    expect(asked).toEqual([1450, 1449, 1450])
+  })
+
   test('ends, and believes the largest that passed, whatever is lost', async () => {
     const answers = fc.infiniteStream(fc.boolean())
     await fc.assert(

@@ -185,8 +185,11 @@ function outOfSubnets(
   { subnetMin, subnetMax, subnetLength }: SubnetRange | Ipv6SubnetRange,
   leases: readonly Lease[],
 ): FlanneletteError {
-  const expiries = leases.flatMap((lease) => lease.expiresAtMs ?? [])
-  const soonest = expiries.length === 0 ? 'none expires' : `soonest expiry ${isoTime(Math.min(...expiries))}`
+  const firstMs = leases.reduce(
+    (least, { expiresAtMs }) => Math.min(least, expiresAtMs ?? least),
+    Number.POSITIVE_INFINITY,
+  )
+  const soonest = firstMs === Number.POSITIVE_INFINITY ? 'none expires' : `soonest expiry ${isoTime(firstMs)}`
   const bounds = `${formatAddress(subnetMin)}-${formatAddress(subnetMax)}`
   const message = `out of subnets: all /${subnetLength} of ${bounds} are taken (${leases.length} leases, ${soonest})`
   const remedy = `remove leases of dead nodes, or enlarge ${typeof subnetMin === 'number' ? 'Network' : 'IPv6Network'}`

@@ -1,6 +1,6 @@
 // What changed between two sets of leases, and which of them contradict each other. Pure: the same sets give the same
 // answer whatever their order, however often, and after a restart.
-import { lastAddress, overlaps, type Prefix } from '../../dataplane/index.ts'
+import { lastAddress, overlaps, type Prefix, type UnderlayAddress } from '../../dataplane/index.ts'
 import {
   type Halves,
   identityInWords,
@@ -93,18 +93,30 @@ export function findConflicts(leases: readonly Lease[]): LeaseConflict[] {
   return [...conflicts, ...ipv6Conflicts]
 }
 
+/** Leases of one node for one subnet: many keys of a store may name it, with other IPv6 halves. */
+interface Claim {
+  readonly prefix: Prefix
+  readonly owner: UnderlayAddress
+  readonly leases: Lease[]
+}
+
 /** Pairs whose prefixes overlap; one sweep over them in address order, larger ones first. */
 function overlapping(prefixed: readonly { readonly lease: Lease; readonly prefix: Prefix }[]): LeaseConflict[] {
   const conflicts: LeaseConflict[] = []
-  const open: { readonly lease: Lease; readonly prefix: Prefix }[] = []
-  for (const next of prefixed) {
-    while (open.length > 0 && lastAddress(open.at(-1)!.prefix) < next.prefix.address) open.pop()
+  const open: Claim[] = []
+  for (const { lease, prefix } of prefixed) {
+    while (open.length > 0 && lastAddress(open.at(-1)!.prefix) < prefix.address) open.pop()
+    const owner = identityOf(lease.attributes)
     for (const outer of open) {
-      if (identityOf(outer.lease.attributes) === identityOf(next.lease.attributes)) continue
-      conflicts.push({ a: outer.lease, b: next.lease })
-      if (conflicts.length === MOST_CONFLICTS) return conflicts
+      if (outer.owner === owner) continue
+      for (const a of outer.leases) {
+        conflicts.push({ a, b: lease })
+        if (conflicts.length === MOST_CONFLICTS) return conflicts
+      }
     }
-    open.push(next)
+    const last = open.at(-1)
+    if (last?.owner === owner && last.prefix.length === prefix.length) last.leases.push(lease)
+    else open.push({ prefix, owner, leases: [lease] })
   }
   return conflicts
 }

@@ -113,6 +113,22 @@ describe('findConflicts', () => {
     expect(findConflicts(crowd)).toHaveLength(MOST_CONFLICTS)
   })
 
+  test('a hundred thousand keys of one node for one subnet take no longer than as many subnets', () => {
+    const crowd = Array.from({ length: 100_000 }, (_, n) =>
+      peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02', `fd00:${n >> 16}:${(n & 0xffff).toString(16)}::/64`),
+    )
+    const began = performance.now()
+    expect(findConflicts(crowd)).toEqual([])
+    expect(performance.now() - began).toBeLessThan(10_000)
+  })
+
+  test('each of several keys of one node for one subnet conflicts with what another node has of it', () => {
+    const keys = ['fd00:1::/64', 'fd00:2::/64'].map((half) =>
+      peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02', half),
+    )
+    expect(findConflicts([...keys, peerLease('10.244.2.128/25', '192.0.2.3', '0a:00:00:00:00:03')])).toHaveLength(2)
+  })
+
   test('finds exactly the pairs that comparing each with each finds', () => {
     const key = (one: Lease) => `${formatPrefix(one.subnet!)} ${one.attributes.publicIp}`
     fc.assert(

@@ -46,14 +46,15 @@ export class ForeignRouteWatch {
   #peers: readonly Lease[] = []
   #subnets: readonly string[] = []
   #trouble: ReadonlyMap<string, PeerWay> = new Map()
+  #lost: ReadonlySet<string> = new Set()
 
   constructor(options: ForeignRouteWatchOptions) {
     this.#options = options
   }
 
-  /** Subnets of peers that no packet gets to. */
-  get lost(): readonly string[] {
-    return [...this.#trouble].flatMap(([subnet, { way }]) => (way === 'none' ? [subnet] : []))
+  /** Subnets of peers that no packet gets to. Another set when that has been looked for anew, else the same. */
+  get lost(): ReadonlySet<string> {
+    return this.#lost
   }
 
   /** As Dataplane.ways. */
@@ -101,6 +102,7 @@ export class ForeignRouteWatch {
     this.#peers = peers
     this.#subnets = trouble.size === 0 ? [] : peers.flatMap((peer) => carriedHalves(peer, local))
     this.#trouble = trouble
+    this.#lost = new Set([...trouble].flatMap(([subnet, { way }]) => (way === 'none' ? [subnet] : [])))
   }
 }
 

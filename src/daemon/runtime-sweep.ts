@@ -17,10 +17,12 @@ export async function sweepRuntime(
   const lock = `${seatDirectory}/${SEAT_LOCK}`
   const release = await holdFileLock(lock, 0)
   if (release === null) return // somebody is about to take a seat, and sweeps himself
-  await readSeats(seatDirectory, true)
-  if ((await abandonedSeats(seatDirectory)).includes(lock)) {
+  try {
+    await readSeats(seatDirectory, true)
+    if (!(await abandonedSeats(seatDirectory)).includes(lock)) return
     rmSync(lock)
     removeEmptyDirectory(seatDirectory)
+  } finally {
+    release()
   }
-  release()
 }

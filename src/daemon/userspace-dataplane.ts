@@ -15,7 +15,7 @@ import { requireNetworkAdmin } from '../host/capability.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
-import { peersWith } from '../host/peer-route-plan.ts'
+import { PeerCount } from '../host/peer-route-plan.ts'
 import { routeTable } from '../host/route-table.ts'
 import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
@@ -58,6 +58,8 @@ export class UserspaceDataplane implements Dataplane {
   #replacesVtep = false
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
+  /** Those that others' routes keep packets from. */
+  readonly #lost = new PeerCount()
   /** Of the table in force, 0 before the first. */
   #generation = 0
   /** As they were when the workers ended. */
@@ -226,12 +228,12 @@ export class UserspaceDataplane implements Dataplane {
 
   pendingPeers(): number {
     if (this.impairment() !== null) return this.#peers.length
-    return this.#local === null ? 0 : peersWith(this.pendingSubnets(), this.#peers, this.#local).length
+    return this.#local === null ? 0 : this.#lost.of(this.#foreign.lost, this.#peers, this.#local)
   }
 
   /** The engine takes all peers at once; none is reached without the device, nor where others' routes lead away. */
   pendingSubnets(): ReadonlySet<string> {
-    if (this.impairment() === null) return new Set(this.#foreign.lost)
+    if (this.impairment() === null) return this.#foreign.lost
     return new Set(this.#peers.flatMap(halvesOf).map(formatPrefix))
   }
 

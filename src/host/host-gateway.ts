@@ -10,7 +10,7 @@ import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
 import type { Doorbell } from './ip-monitor.ts'
 import { Lookout } from './lookout.ts'
 import { networksOf, refuseConnectedOverlap } from './network-overlap.ts'
-import { peersWith, routesTo } from './peer-route-plan.ts'
+import { PeerCount, routesTo } from './peer-route-plan.ts'
 import { PeerRoutes, type RouteState } from './peer-routes.ts'
 import type { RouteTable } from './route-table.ts'
 
@@ -31,6 +31,7 @@ export class HostGateway implements Dataplane {
   #routes: PeerRoutes | null = null
   /** `null` until the first set is known: what a former run left is not judged before. */
   #peers: readonly Lease[] | null = null
+  readonly #pending = new PeerCount()
   #generation = 0
   #lookout: Lookout | null = null
   #tail: Promise<void> = Promise.resolve()
@@ -96,13 +97,12 @@ export class HostGateway implements Dataplane {
 
   pendingPeers(): number {
     const [peers, local] = [this.#peers ?? [], this.#local]
-    return local === null ? 0 : peersWith(this.pendingSubnets(), peers, local).length
+    return local === null ? 0 : this.#pending.of(this.pendingSubnets(), peers, local)
   }
 
   /** Subnets of peers without a route. */
   pendingSubnets(): ReadonlySet<string> {
-    const states = [...(this.#routes?.states ?? [])]
-    return new Set(states.filter(([, { inForce }]) => !inForce).map(([subnet]) => subnet))
+    return this.#routes?.pending ?? new Set()
   }
 
   ways(): ReadonlyMap<string, PeerWay> {

@@ -157,6 +157,7 @@ export class KernelVtep implements Dataplane {
 
   pendingPeers(): number {
     const pending = this.pendingSubnets()
+    if (pending.size === 0) return 0
     const rows = this.#entries?.rows ?? []
     return rows.filter((row) => subnetRowsOf(row).some(({ subnet }) => pending.has(subnet))).length
   }

@@ -38,14 +38,26 @@ export function carriedHalves(peer: Lease, { network, ipv6Network }: Omit<RouteE
   return halvesOf(peer).filter(crosses).map(formatPrefix)
 }
 
-/** Those peers of which one of these subnets is, whichever half. */
-export function peersWith(
-  subnets: ReadonlySet<string>,
-  peers: readonly Lease[],
-  end: Omit<RouteEnd, 'underlayInterface'>,
-): readonly Lease[] {
-  if (subnets.size === 0) return []
-  return peers.filter((peer) => carriedHalves(peer, end).some((subnet) => subnets.has(subnet)))
+/** How many peers one of these subnets is of, whichever half. Counted once for the same set and list: looks are many. */
+export class PeerCount {
+  #subnets: ReadonlySet<string> | null = null
+  #peers: readonly Lease[] = []
+  #count = 0
+
+  of(
+    subnets: ReadonlySet<string>,
+    peers: readonly Lease[],
+    networks: Pick<RouteEnd, 'network' | 'ipv6Network'>,
+  ): number {
+    if (subnets.size === 0) return 0
+    if (subnets !== this.#subnets || peers !== this.#peers) {
+      const isOne = (peer: Lease) => carriedHalves(peer, networks).some((subnet) => subnets.has(subnet))
+      this.#count = peers.filter(isOne).length
+      this.#subnets = subnets
+      this.#peers = peers
+    }
+    return this.#count
+  }
 }
 
 /** The routes to a peer's subnets, but for those whose family the peer has no public address of. */

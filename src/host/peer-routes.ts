@@ -33,6 +33,7 @@ const SERVED = 'by a route that is not ours'
 export class PeerRoutes {
   readonly #options: PeerRoutesOptions
   #states: ReadonlyMap<string, RouteState> = new Map()
+  #pending: ReadonlySet<string> = new Set()
   #restored = 0
 
   constructor(options: PeerRoutesOptions) {
@@ -42,6 +43,11 @@ export class PeerRoutes {
   /** After the last pass, by subnet. */
   get states(): ReadonlyMap<string, RouteState> {
     return this.#states
+  }
+
+  /** Subnets that no packet is forwarded by. Another set after each pass, and the same until then. */
+  get pending(): ReadonlySet<string> {
+    return this.#pending
   }
 
   /** Routes that were put back, or set right, after somebody had changed them. */
@@ -62,6 +68,7 @@ export class PeerRoutes {
     }
     this.#tell(states)
     this.#states = states
+    this.#pending = new Set([...states].flatMap(([subnet, { inForce }]) => (inForce ? [] : [subnet])))
     return states
   }
 
@@ -71,6 +78,7 @@ export class PeerRoutes {
     const { removals } = planPeerRoutes([], await table.read(networks), (route) => this.#isOurs(route))
     await table.apply(removals)
     this.#states = new Map()
+    this.#pending = new Set()
   }
 
   /** What was in force is believed to be so still. */

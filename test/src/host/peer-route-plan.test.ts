@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import type { RouteInfo } from '../../../src/host/ip.ts'
-import { type PeerRoute, planPeerRoutes, routesTo } from '../../../src/host/peer-route-plan.ts'
+import { PeerCount, type PeerRoute, planPeerRoutes, routesTo } from '../../../src/host/peer-route-plan.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 
 const NETWORK = parsePrefix('10.244.0.0/16')!
@@ -110,4 +110,19 @@ describe('a lease', () => {
     expect(routesTo(dual, end)).toEqual([WANTED, WANTED6])
     expect(routesTo(dual, { ...end, ipv6Network: null })).toEqual([WANTED])
   })
+})
+
+test('peers of some subnets are counted by either half that crosses, anew for another set or list', () => {
+  const peers = [
+    peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02', 'fd00:0:0:2::/64'),
+    peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03'),
+  ]
+  const [both, ipv6] = [new Set(['10.244.2.0/24', 'fd00:0:0:2::/64', '10.244.3.0/24']), new Set(['fd00:0:0:2::/64'])]
+  const dual = { network: NETWORK, ipv6Network: NETWORK6 }
+  const count = new PeerCount()
+  expect([count.of(both, peers, dual), count.of(both, peers, dual)]).toEqual([2, 2])
+  expect([count.of(ipv6, peers, dual), count.of(both, peers.slice(1), dual), count.of(new Set(), peers, dual)]).toEqual(
+    [1, 1, 0],
+  )
+  expect(new PeerCount().of(ipv6, peers, { network: NETWORK, ipv6Network: null })).toBe(0)
 })

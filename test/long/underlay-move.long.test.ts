@@ -15,5 +15,5 @@ describe('with several workers', () => {
 
 describe('with tunnels over IPv6', () => {
   const hosts = 'a userspace and a kernel host that change their addresses at once'
-  movesItsUnderlay(hosts, { name: 'move6', kernel: ['host2'], family: 'ipv6' })
+  movesItsUnderlay(hosts, { name: 'move6', kernel: ['host2'], family: 'ipv6', andBack: true })
 })

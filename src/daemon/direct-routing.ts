@@ -47,7 +47,9 @@ export class DirectRouting extends ChosenDataplane {
     await super.start(local)
     const { table, log, clock, doorbell } = this.#tools
     this.#local = local
-    this.#routes = new PeerRoutes({ table, log, networks: networksOf(local), sparedDevice: local.deviceName })
+    const place = { networks: networksOf(local), sparedDevice: local.deviceName }
+    // The userspace engine looks for others' routes to all peers.
+    this.#routes = new PeerRoutes({ table, log, ...place, isWatched: this.inner.kind === 'userspace' })
     if (this.#wanted) this.#lookout = new Lookout({ clock, doorbell, look: () => this.#lookSafely() })
   }
 

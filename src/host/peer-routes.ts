@@ -26,6 +26,8 @@ export interface PeerRoutesOptions {
   readonly networks: readonly Prefix[]
   /** Routes into this device are somebody else's business; `null` for none. */
   readonly sparedDevice: string | null
+  /** Somebody else tells of others' routes to parts of the subnets; absent: we do. */
+  readonly isWatched?: boolean
 }
 
 const SERVED = 'by a route that is not ours'
@@ -142,8 +144,8 @@ export class PeerRoutes {
 
   /** Of each change once. */
   #tell(states: ReadonlyMap<string, RouteState>): void {
-    const { log } = this.#options
-    tellOfForeign(log, reasonsInForce(this.#states), reasonsInForce(states))
+    const { log, isWatched = false } = this.#options
+    if (!isWatched) tellOfForeign(log, reasonsInForce(this.#states), reasonsInForce(states))
     for (const [subnet, { route, inForce, why }] of states) {
       const before = this.#states.get(subnet)
       if (!inForce && before?.why !== why) log.warn('peer-pending', `no route to ${subnet} by ${route.gateway}: ${why}`)

@@ -13,11 +13,11 @@ const route = (number: number, more: Partial<PeerRoute> = {}): PeerRoute => ({
 })
 const V6: PeerRoute = { subnet: 'fd00:2::/64', gateway: '2001:db8::2', device: 'eth0' }
 
-function keeper() {
+function keeper(isWatched = false) {
   const table = new FakeRouteTable()
   const log = new RecordingLog()
   const networks = [parsePrefix('10.244.0.0/16')!]
-  return { table, log, routes: new PeerRoutes({ table, log, networks, sparedDevice: 'flannel.1' }) }
+  return { table, log, routes: new PeerRoutes({ table, log, networks, sparedDevice: 'flannel.1', isWatched }) }
 }
 
 const inForce = (routes: PeerRoutes) => [...routes.states.values()].map((state) => state.inForce)
@@ -99,6 +99,13 @@ describe('routes to peers', () => {
     table.routes = []
     await routes.keep([route(2)])
     expect(inForce(routes)).toEqual([true])
+  })
+
+  test('of which another’s takes a part are not told of a second time where somebody else does', async () => {
+    const { table, routes, log } = keeper(true)
+    table.routes = [{ dst: '10.244.2.128/25', dev: 'eth1', protocol: 'static' }]
+    await routes.keep([route(2)])
+    expect([isForeignRoute(routes.states.get('10.244.2.0/24')!.why), log.of('foreign-route')]).toEqual([true, []])
   })
 
   test('of which another’s takes a part are in force, told once, and quiet again when it is gone', async () => {

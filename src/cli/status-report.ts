@@ -71,8 +71,8 @@ function warningsOf(status: DaemonStatus): string[] {
 }
 
 /**
- * Subnets that nothing leads to, whose commands have not worked yet, or that somebody else's route keeps from being
- * reached directly.
+ * Subnets that nothing leads to, whose commands have not worked yet, or that somebody else's route takes packets of or
+ * keeps from being reached directly.
  */
 function wayTroubles({ publicIp, ways }: DaemonStatus['peers'][number], by: DaemonStatus['dataplane']): string[] {
   return (ways ?? []).flatMap(({ subnet, way, why }) => {

@@ -1,12 +1,16 @@
 // The network config is read once, at start. Whether the store holds another one by now is looked at from time to time,
 // and said: nothing else comes of it, since device, routes and pods live by the old one until a restart.
 import type { Clock, Timer } from '../clock.ts'
+import { parseJson, toPlain } from '../config/json-document.ts'
+import { foreignWords } from '../foreign-words.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import type { Log } from '../log.ts'
 import type { LeaseStore } from '../store/lease-store.ts'
 
 /** Seldom, since all nodes of a network do it. */
 const PERIOD_MS = 300_000
+/** Characters of the names of fields that stand in a line. */
+const MOST_OF_FIELDS = 200
 
 export interface ConfigCheckOptions {
   readonly store: LeaseStore
@@ -59,7 +63,7 @@ export class ConfigCheck {
     this.#known = now
     const fields = changedFields(rawConfig, now)
     if (fields.length === 0) return log.info('config-back', 'the network config in the store is the one of this node')
-    const what = fields.join(', ')
+    const what = foreignWords(fields.join(', '), MOST_OF_FIELDS)
     const why = whyNotStart(now)
     const then = why === '' ? ': restart this node to use it' : `, and this node cannot start with it: ${why}`
     log.warn('config-changed', `the network config in the store has changed (${what})${then}`)
@@ -74,9 +78,10 @@ function changedFields(before: string, after: string): string[] {
   return [...keys].filter((key) => JSON.stringify(old[key]) !== JSON.stringify(now[key]))
 }
 
+/** `null` also for one that is nested more deeply than a start would read, or a comparison could follow. */
 function objectIn(text: string): Readonly<Record<string, unknown>> | null {
   try {
-    const value = JSON.parse(text) as unknown
+    const value = toPlain(parseJson(text))
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
   } catch {
     return null

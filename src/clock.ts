@@ -1,5 +1,5 @@
 // Time, injected everywhere in the control plane so that tests can drive it.
-import { readFileSync } from 'node:fs'
+import { openSync, readSync } from 'node:fs'
 
 export interface Timer {
   cancel(): void
@@ -24,12 +24,21 @@ export const LONGEST_TIMER_MS = 30_000
  * {@link LONGEST_TIMER_MS}, after each of which `bootMs` decides.
  */
 export function systemClock(): Clock {
-  const bootMs = () => Number.parseFloat(readFileSync('/proc/uptime', 'latin1')) * 1000
   return {
     wallMs: () => Date.now(),
     bootMs,
-    after: (delayMs, fire) => sliced(bootMs, bootMs() + delayMs, fire),
+    after: (delayMs, fire) => sliced(bootMs() + delayMs, fire),
   }
+}
+
+/** Stays open: a process without files left to open still has to know the time. */
+let uptimeFd: number | null = null
+const uptime = Buffer.alloc(64)
+
+function bootMs(): number {
+  uptimeFd ??= openSync('/proc/uptime', 'r')
+  const length = readSync(uptimeFd, uptime, 0, uptime.length, 0)
+  return Number.parseFloat(uptime.toString('latin1', 0, length)) * 1000
 }
 
 /** `delayMs` later by the clock, or as soon as the signal aborts. */
@@ -46,7 +55,7 @@ export function delay(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
   })
 }
 
-function sliced(bootMs: () => number, deadline: number, fire: () => void): Timer {
+function sliced(deadline: number, fire: () => void): Timer {
   let handle: NodeJS.Timeout
   const arm = () => {
     const left = deadline - bootMs()

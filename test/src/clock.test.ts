@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { delay, LONGEST_TIMER_MS, systemClock } from '../../src/clock.ts'
+import { exhaustFiles } from '../support/exhausted-files.ts'
 import { settle, VirtualClock } from '../support/virtual-clock.ts'
 
 test('boot time is what the kernel says, suspend included', () => {
@@ -24,6 +25,14 @@ test('a timer fires once, after its delay', async () => {
   // Boot time comes in steps of 10 ms.
   expect(clock.bootMs() - started).toBeGreaterThanOrEqual(20)
   expect(fired).toBe(1)
+})
+
+test('a process without files left to open goes on in time', async () => {
+  const clock = systemClock()
+  const before = clock.bootMs()
+  exhaustFiles()
+  await delay(clock, 30)
+  expect(clock.bootMs() - before).toBeGreaterThanOrEqual(20)
 })
 
 test('no long delay is trusted to one timer', () => {

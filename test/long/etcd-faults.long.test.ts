@@ -2,6 +2,7 @@
 // costs no peer. Meanwhile a ping every 10 ms between a daemon and a VTEP that it does not concern loses nothing.
 import { existsSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { answered } from '../support/answered.ts'
 import type { Host, RunningDaemon } from '../support/daemon-under-test.ts'
 import {
   cutPeers,
@@ -14,7 +15,6 @@ import {
   networkOnEtcd,
   type Place,
   PREFIX,
-  pingLosses,
   rejectEtcd,
   startOnEtcd,
   stateOf,
@@ -133,7 +133,7 @@ async function killedAndStartedWithoutServer(etcd: EtcdServer, host: Host, daemo
   const again = startOnEtcd(host, [etcd])
   await stateOf(again, 'degraded', 5000)
   expect(subnetsOf(again)).toEqual(expect.arrayContaining(peers))
-  expect(pingLosses(host, KERNEL_OVERLAY)).toBe('0%')
+  expect(await answered(host.namespace, KERNEL_OVERLAY)).toBe(3)
   etcd.run()
   await etcd.ready()
   await stateOf(again, 'ready', 10_000)

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { readLink } from '../../src/host/ip.ts'
+import { answered } from '../support/answered.ts'
 import {
   CONFIG,
   type Host,
@@ -30,10 +31,6 @@ async function bothRunning(more: readonly string[] = []) {
 
 const overlayAddressOf = (daemon: RunningDaemon) => daemon.status?.node?.overlayAddress ?? ''
 
-function ping(from: Host, address: string): string {
-  return ip('netns', 'exec', from.namespace, 'ping', '-n', '-c', '3', '-i', '0.05', '-W', '2', address)
-}
-
 const indexOf = async (host: Host) => (await readLink('flannel.1', { namespace: host.namespace }))?.ifindex
 
 describe('a stop', () => {
@@ -41,7 +38,7 @@ describe('a stop', () => {
     'by %s takes at most 1.5 s and leaves device, routes and subnet.env',
     async (signal) => {
       const { first, second, one, two } = await bothRunning()
-      expect(ping(first, overlayAddressOf(two))).toContain(' 0% packet loss')
+      expect(await answered(first.namespace, overlayAddressOf(two))).toBe(3)
       const before = traceOf(first)
       expect(before.subnetFile).toMatch(
         /^FLANNEL_NETWORK=10\.244\.0\.0\/16\nFLANNEL_SUBNET=10\.244\.\d+\.1\/24\nFLANNEL_MTU=1450\n/,
@@ -93,7 +90,7 @@ describe('a second start', () => {
     expect(again.status?.node).toEqual(node)
     expect(again.status?.lease?.subnet).toBe(lease?.subnet)
     expect(leasesIn(first.store)).toHaveLength(2)
-    expect(ping(first, overlayAddressOf(two))).toContain(' 0% packet loss')
+    expect(await answered(first.namespace, overlayAddressOf(two))).toBe(3)
   })
 
   test('takes up TCP connections that were open before', async () => {
@@ -115,7 +112,7 @@ describe('a second start', () => {
     ip('-n', first.namespace, 'link', 'delete', 'flannel.1')
     const again = startDaemon(first)
     await again.ready(1)
-    expect(ping(first, overlayAddressOf(two))).toContain(' 0% packet loss')
+    expect(await answered(first.namespace, overlayAddressOf(two))).toBe(3)
   })
 
   test('with another network replaces address, routes and subnet.env of the first', async () => {
@@ -140,7 +137,7 @@ describe('two daemons on one host', () => {
     expect(second.told[0]).toContain(first.stateDirectory)
     expect(one.status?.state).toBe('ready')
     expect(existsSync(first.subnetFile)).toBe(true)
-    expect(ping(first, overlayAddressOf(two))).toContain(' 0% packet loss')
+    expect(await answered(first.namespace, overlayAddressOf(two))).toBe(3)
   })
 
   test('with one device: the second is refused, the first goes on', async () => {
@@ -163,6 +160,6 @@ describe('two daemons on one host', () => {
     expect(traceOf(first)).toEqual(before)
     expect(existsSync(rival.subnetFile)).toBe(false)
     expect(one.status?.state).toBe('ready')
-    expect(ping(first, overlayAddressOf(two))).toContain(' 0% packet loss')
+    expect(await answered(first.namespace, overlayAddressOf(two))).toBe(3)
   })
 })

@@ -2,6 +2,7 @@
 // and one that starts while etcd is away forwards all the same. Faults at more length:
 // test/long/etcd-faults.long.test.ts.
 import { expect, test } from 'vitest'
+import { answered } from '../support/answered.ts'
 import {
   flannelValue,
   KERNEL_OVERLAY,
@@ -9,7 +10,6 @@ import {
   networkOnEtcd,
   overlayAddressOf,
   PREFIX,
-  pingLosses,
   startOnEtcd,
   stateOf,
   Underlay,
@@ -25,17 +25,18 @@ test('leases are flannel’s to the byte, also after rubbish on their key; one w
     expect(etcd.ctl('get', '--print-value-only', `${PREFIX}/subnets/${key}`)).toBe(`${value}\n`)
   }
   expect(leaseOf(one).value).toBe(flannelValue('192.0.2.1', one.status!.node!.mac))
-  expect(pingLosses(first, overlayAddressOf(two))).toBe('0%')
-  expect(pingLosses(second, KERNEL_OVERLAY)).toBe('0%')
-  expect(pingLosses(third, overlayAddressOf(one))).toBe('0%')
+  expect(await answered(first.namespace, overlayAddressOf(two))).toBe(3)
+  expect(await answered(second.namespace, KERNEL_OVERLAY)).toBe(3)
+  expect(await answered(third.namespace, overlayAddressOf(one))).toBe(3)
   expect(one.complaints).toEqual([])
 
   const { key, value } = leaseOf(two)
   etcd.ctl('put', `${PREFIX}/subnets/${key}`, 'rubbish')
   const stored = () => etcd.ctl('get', '--print-value-only', `${PREFIX}/subnets/${key}`)
   await expect.poll(stored, { timeout: 3 * REWRITE_MS, interval: 50 }).toBe(`${value}\n`)
-  expect(two.complaints.filter((line) => line.includes('"lease-overwritten"'))).toHaveLength(1)
-  expect(pingLosses(first, overlayAddressOf(two))).toBe('0%')
+  const told = () => two.complaints.filter((line) => line.includes('"lease-overwritten"'))
+  await expect.poll(told).toHaveLength(1)
+  expect(await answered(first.namespace, overlayAddressOf(two))).toBe(3)
 
   const before = one.status!
   await etcd.end('SIGTERM')
@@ -43,8 +44,8 @@ test('leases are flannel’s to the byte, also after rubbish on their key; one w
   const again = startOnEtcd(first, [etcd])
   await stateOf(again, 'degraded', 10_000)
   expect(again.status?.node).toEqual(before.node)
-  expect(pingLosses(first, overlayAddressOf(two))).toBe('0%')
-  expect(pingLosses(first, KERNEL_OVERLAY)).toBe('0%')
+  expect(await answered(first.namespace, overlayAddressOf(two))).toBe(3)
+  expect(await answered(first.namespace, KERNEL_OVERLAY)).toBe(3)
   etcd.run()
   await etcd.ready()
   await stateOf(again, 'ready', 10_000)

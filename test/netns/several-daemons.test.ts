@@ -5,9 +5,10 @@ import { readFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
 import { attempt } from '../../src/host/command.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
+import { answered } from '../support/answered.ts'
 import { type Host, startDaemon, twoHosts } from '../support/daemon-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
-import { answers, inNetwork, overlayOf } from '../support/several-networks.ts'
+import { inNetwork, overlayOf } from '../support/several-networks.ts'
 
 const RED = { Network: '10.66.0.0/16', Backend: { Type: 'vxlan', VNI: 0xffffff, Port: 4789 } }
 const BLUE = { Network: '10.77.0.0/16', Backend: { Type: 'vxlan' } }
@@ -41,18 +42,18 @@ test('two networks on one host, one with a kernel peer: each answers, and one ca
   const { hosts, red, blue, here } = networks
   const again = startDaemon(hosts.red[0], MORE)
   await again.ready(1)
-  expect(await answers(here, overlayOf(red[1]))).toBe(3)
-  expect(await answers(here, overlayOf(blue[1]))).toBe(3)
+  expect(await answered(here.namespace, overlayOf(red[1]))).toBe(3)
+  expect(await answered(here.namespace, overlayOf(blue[1]))).toBe(3)
   // In all this time, with a look each second, nobody has found the other's rules in place of its own.
   for (const daemon of [...red, ...blue]) expect(daemon.output).not.toContain('firewall-repaired')
   expect(blue[0].complaints).toEqual([])
 })
 
 async function expectBothAnswer({ hosts, red, blue, here }: Networks): Promise<void> {
-  const wire = await captured(here, () => answers(here, overlayOf(red[1])))
+  const wire = await captured(here, () => answered(here.namespace, overlayOf(red[1])))
   expect(wire).toMatch(/192\.0\.2\.1\.\d+ > 192\.0\.2\.2\.4789: VXLAN, flags \[I\] \(0x08\), vni 16777215/)
   expect(wire).toMatch(/192\.0\.2\.2\.\d+ > 192\.0\.2\.1\.4789: VXLAN, flags \[I\] \(0x08\), vni 16777215/)
-  expect(await answers(here, overlayOf(blue[1]))).toBe(3)
+  expect(await answered(here.namespace, overlayOf(blue[1]))).toBe(3)
   expect([red[0].status?.node?.device, blue[0].status?.node?.device]).toEqual(['flannel.xffffff', 'flannel.1'])
   expect(shows(hosts.red[1], '-d', 'link', 'show', 'flannel.xffffff')).toContain('vxlan id 16777215 ')
   const status = await program(here, 'status', '--state-dir', hosts.red[0].stateDirectory, '-o', 'json')
@@ -68,7 +69,7 @@ async function expectOwnRules({ here }: Networks): Promise<void> {
 }
 
 async function expectCleanupSparesBlue({ hosts, red, blue, here }: Networks): Promise<void> {
-  const traffic = answers(here, overlayOf(blue[1]), 60)
+  const traffic = answered(here.namespace, overlayOf(blue[1]), 60)
   const files = ['--state-dir', hosts.red[0].stateDirectory, '--subnet-file', hosts.red[0].subnetFile]
   const busy = await program(here, 'cleanup', '--dry-run', ...files)
   expect(busy).toMatchObject({ exitCode: 1, stderr: expect.stringContaining(`pid ${red[0].pid}`) })

@@ -2,6 +2,7 @@
 // queue mode is made anew and said so, and nobody else gets in.
 import { expect, test } from 'vitest'
 import { readLink } from '../../src/host/ip.ts'
+import { answered } from '../support/answered.ts'
 import { startDaemon, traceOf, twoHosts } from '../support/daemon-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
 
@@ -14,10 +15,6 @@ const isMultiQueue = async (namespace: string) =>
 /** Event names of the daemon's warnings and errors. */
 const events = (complaints: readonly string[]) => complaints.map((line) => JSON.parse(line).event as string)
 
-/** Pings the other node's own overlay address. */
-const ping = (namespace: string, address: string) =>
-  ip('netns', 'exec', namespace, 'ping', '-n', '-c', '3', '-i', '0.05', '-W', '1', address)
-
 test('the number of workers may change over a persistent device: a device of the other mode is made anew', async () => {
   const [first, second] = twoHosts()
   const far = startDaemon(second)
@@ -29,7 +26,7 @@ test('the number of workers may change over a persistent device: a device of the
     await daemon.ready(1)
     expect(await isMultiQueue(first.namespace)).toBe(workers > 1)
     const address = far.status!.node!.overlayAddress
-    await expect.poll(() => ping(first.namespace, address), { timeout: 5000 }).toContain(' 3 received')
+    await expect.poll(() => answered(first.namespace, address), { timeout: 5000 }).toBe(3)
     shapes.push(traceOf(first))
     recreated.push(events(daemon.complaints))
     const { exitCode, milliseconds } = await daemon.end('SIGTERM')

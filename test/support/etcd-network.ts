@@ -144,16 +144,6 @@ export function tellKernel(place: Place, daemon: RunningDaemon): void {
 
 export const overlayAddressOf = (daemon: RunningDaemon) => daemon.status?.node?.overlayAddress ?? ''
 
-/** How much of a short ping is lost: `0%`. */
-export function pingLosses(from: Place, address: string): string {
-  try {
-    const words = ['ping', '-n', '-q', '-c', '3', '-i', '0.05', '-W', '2', address]
-    return /(\d+%) packet loss/.exec(ip('netns', 'exec', from.namespace, ...words))?.[1] ?? 'no answer'
-  } catch (error) {
-    return String((error as { stdout?: string }).stdout)
-  }
-}
-
 /** From now on a place's connections to etcd are reset, until the returned function is called. */
 export function rejectEtcd(place: Place): () => void {
   return filter(place, ['output'], `tcp dport ${CLIENT_PORT} reject with tcp reset`)

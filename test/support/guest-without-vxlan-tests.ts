@@ -104,5 +104,5 @@ export function bootedHost(host: () => GuestHost | null, context: TestContext): 
 }
 
 function ping(from: Place, address: string): Promise<string> {
-  return mustRunIn(from, ['ping', '-n', '-q', '-c', '5', '-i', '0.1', '-W', '2', address])
+  return mustRunIn(from, ['ping', '-n', '-q', '-c', '3', '-i', '0.5', '-W', '2', address])
 }

@@ -1,7 +1,6 @@
 // Hosts that are nodes of more than one network, each by a daemon of its own.
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { attempt } from '../../src/host/command.ts'
 import { type Host, type RunningDaemon, writeConfig } from './daemon-under-test.ts'
 
 /** The same host as a node of another network. */
@@ -15,11 +14,4 @@ export function inNetwork(host: Host, name: string, config: unknown): Host {
 /** The overlay address of a node. */
 export function overlayOf(daemon: RunningDaemon): string {
   return daemon.status!.node!.overlayAddress
-}
-
-/** How many of so many pings come back. */
-export async function answers(from: Host, to: string, count = 3): Promise<number> {
-  const words = ['ping', '-n', '-i', '0.1', '-W', '2', '-c', String(count), to]
-  const { stdout } = await attempt(words, { namespace: from.namespace })
-  return Number(/(\d+) received/.exec(stdout)?.[1])
 }

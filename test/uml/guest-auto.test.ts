@@ -9,7 +9,7 @@ const host = guestHost('file', AUTO)
 
 const REACHED = ' 0% packet loss'
 const ping = (guest: UmlGuest) =>
-  mustRunIn(guest, ['ping', '-n', '-q', '-c', '5', '-i', '0.1', '-W', '2', OUTSIDE_OVERLAY])
+  mustRunIn(guest, ['ping', '-n', '-q', '-c', '3', '-i', '0.5', '-W', '2', OUTSIDE_OVERLAY])
 const kindOf = async (guest: UmlGuest) => {
   const links = await mustRunIn(guest, ['ip', '-json', '-details', 'link', 'show', 'flannel.1'])
   return (JSON.parse(links) as [{ linkinfo: { info_kind: string } }])[0].linkinfo.info_kind
@@ -48,6 +48,6 @@ test('with it the kernel is taken at the next start, and the node stays who it w
   expect(next.output.stderr).toContain('kernel dataplane, chosen by auto: this kernel has vxlan devices')
   expect(await kindOf(guest)).toBe('vxlan')
   expect(await ping(guest)).toContain(REACHED)
-  const back = ['ping', '-n', '-q', '-c', '5', '-i', '0.1', '-W', '2', overlay]
+  const back = ['ping', '-n', '-q', '-c', '3', '-i', '0.5', '-W', '2', overlay]
   expect(await mustRunIn(guest.outside, back)).toContain(REACHED)
 })

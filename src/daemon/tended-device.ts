@@ -63,9 +63,7 @@ export class TendedDevice {
    */
   async mend(local: LocalVtep, onReplaced: (fds: readonly number[]) => void): Promise<void> {
     try {
-      const found = (await isDressed(local)) ? null : 'bare'
-      // What a worker found, before or meanwhile, counts more.
-      if (this.#broken !== 'gone') this.#broken = found
+      if (this.#broken !== 'gone') await this.#look(local)
       if (this.#broken === null) return
       if (this.#broken === 'gone') await this.#reopen(local, onReplaced)
       else await this.#redress(local)
@@ -74,6 +72,17 @@ export class TendedDevice {
     } catch (error) {
       this.#obstacle = error instanceof FlanneletteError && error.code === 'network-overlap' ? error.message : ''
       this.#log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
+    }
+  }
+
+  async #look(local: LocalVtep): Promise<void> {
+    try {
+      const found = (await isDressed(local)) ? null : 'bare'
+      // Unless a worker has found it gone meanwhile.
+      if (this.#broken !== 'gone') this.#broken = found
+    } catch (error) {
+      // As in a process without files left to open: nothing says that it is not as it was.
+      this.#log.warn('device-unseen', `${local.deviceName} cannot be looked at for now: ${(error as Error).message}`)
     }
   }
 

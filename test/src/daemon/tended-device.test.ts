@@ -68,6 +68,15 @@ describe('a device', () => {
     expect([host.steps, events(), device.impairment()]).toEqual([['dress'], ['device-restored'], null])
   })
 
+  test('that cannot be looked at is not lost for that', async () => {
+    const { device, mend, events } = await opened()
+    host.meanwhile = () => {
+      throw new Error('EMFILE: too many open files')
+    }
+    await mend()
+    expect([host.steps, events(), device.impairment()]).toEqual([[], ['device-unseen'], null])
+  })
+
   test('that is gone is made anew, and the lost one closed once workers have the new one', async () => {
     const { device, mend, events } = await opened()
     device.lose('flannel.1', EIO)

@@ -2,16 +2,18 @@
 // A program of its own: the harness starts one in each pod. Many packets a system call (sendmmsg, recvmmsg).
 //
 //   blast send IP PORT LENGTH SECONDS [PACKETS_PER_SECOND]
-//   blast receive PORT SECONDS
+//   blast receive IP PORT SECONDS
 //
 // Each prints one line of JSON, a BlastResult.
 import { pathToFileURL } from 'node:url'
 import { EAGAIN, EINTR } from '../../dataplane/io/errno.ts'
 import * as libc from '../../dataplane/io/linux/libc.ts'
-import { AF_INET, MessageHeaders, socketAddress } from '../../dataplane/io/linux/message-header.ts'
+import { familyOf, MessageHeaders, socketAddress } from '../../dataplane/io/linux/message-header.ts'
 import { PollSet } from '../../dataplane/io/linux/poll-set.ts'
+import type { SocketAddresses } from '../../dataplane/io/socket-addresses.ts'
 import { PacketMemory } from '../../dataplane/memory/packet-memory.ts'
-import { parseIpv4 } from '../../dataplane/wire/address.ts'
+import { parseIpv4, parseIpv6 } from '../../dataplane/wire/address.ts'
+import * as ipv6 from '../../dataplane/wire/ipv6.ts'
 
 export interface BlastResult {
   readonly packets: number
@@ -42,19 +44,19 @@ function checked(answer: number, call: string): number {
  * Sends datagrams of `lengthBytes` (UDP payload, up to 2048) for `seconds`, as fast as it can or at `rate` a second.
  */
 export function send(
-  address: number,
+  address: number | bigint,
   port: number,
   lengthBytes: number,
   seconds: number,
   rate = Infinity,
 ): BlastResult {
-  const fd = checked(libc.socket(AF_INET, SOCK_DGRAM, 0), 'socket')
+  const fd = checked(libc.socket(familyOf(address), SOCK_DGRAM, 0), 'socket')
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
   const payload = memory.reserve(SLOT_BYTES)
-  const headers = new MessageHeaders(memory, BATCH)
+  const headers = headersFor(memory, address)
   headers.setSlots(BATCH, () => payload, lengthBytes)
   for (let i = 0; i < BATCH; i++) {
-    headers.setDestination(i, address, port)
+    headers.setDestination(i, typeof address === 'number' ? address : THE_ONE, port)
     headers.setSendControl(i, 0, 0)
   }
   const start = performance.now()
@@ -79,14 +81,31 @@ function pauseMilliseconds(milliseconds: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds)
 }
 
-/** Counts datagrams on `port` for `seconds`; `ready` is called once the socket is bound. */
-export function receive(port: number, seconds: number, ready: () => void = () => {}): BlastResult {
-  const fd = checked(libc.socket(AF_INET, SOCK_DGRAM, 0), 'socket')
-  checked(libc.bind(fd, socketAddress(0, port)), 'bind')
+/** Number that stands for the only IPv6 address. */
+const THE_ONE = 1
+
+function headersFor(memory: PacketMemory, address: number | bigint): MessageHeaders {
+  if (typeof address === 'number') return new MessageHeaders(memory, BATCH)
+  const wide: SocketAddresses = {
+    numberOf: () => THE_ONE,
+    write: (_, view, at) => ipv6.writeAddress(view, at, address),
+  }
+  return new MessageHeaders(memory, BATCH, wide)
+}
+
+/** Counts datagrams to `address` and `port` for `seconds`; `ready` is called once the socket is bound. */
+export function receive(
+  address: number | bigint,
+  port: number,
+  seconds: number,
+  ready: () => void = () => {},
+): BlastResult {
+  const fd = checked(libc.socket(familyOf(address), SOCK_DGRAM, 0), 'socket')
+  checked(libc.bind(fd, socketAddress(address, port)), 'bind')
   libc.setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
   const memory = new PacketMemory(MEMORY_BYTES, libc.addressOf)
   const slots = memory.reserve(BATCH * SLOT_BYTES)
-  const headers = new MessageHeaders(memory, BATCH)
+  const headers = headersFor(memory, address)
   headers.setSlots(BATCH, (index) => slots + index * SLOT_BYTES, SLOT_BYTES)
   for (let i = 0; i < BATCH; i++) headers.resetReceive(i)
   const waiting = new PollSet(memory, [fd])
@@ -111,20 +130,25 @@ export function receive(port: number, seconds: number, ready: () => void = () =>
 
 function main(words: readonly string[]): number {
   const [verb, ...rest] = words
-  const numbers = rest.slice(verb === 'send' ? 1 : 0).map(Number)
+  const numbers = rest.slice(1).map(Number)
   const usable = numbers.every((value) => Number.isFinite(value) && value > 0)
-  const address = parseIpv4(rest[0] ?? '')
-  if (verb === 'send' && address !== null && usable && numbers.length >= 3 && numbers[1]! <= SLOT_BYTES) {
+  const address = parseIpv4(rest[0] ?? '') ?? parseIpv6(rest[0] ?? '')
+  if (address === null) return misused()
+  if (verb === 'send' && usable && numbers.length >= 3 && numbers[1]! <= SLOT_BYTES) {
     const [port, length, seconds, rate] = numbers
     console.log(JSON.stringify(send(address, port!, length!, seconds!, rate)))
   } else if (verb === 'receive' && usable && numbers.length === 2) {
     const [port, seconds] = numbers
-    console.log(JSON.stringify(receive(port!, seconds!, () => console.error('ready'))))
+    console.log(JSON.stringify(receive(address, port!, seconds!, () => console.error('ready'))))
   } else {
-    console.error('usage: blast send IP PORT LENGTH SECONDS [PACKETS_PER_SECOND] | blast receive PORT SECONDS')
-    return 2
+    return misused()
   }
   return 0
+}
+
+function misused(): number {
+  console.error('usage: blast send IP PORT LENGTH SECONDS [PACKETS_PER_SECOND] | blast receive IP PORT SECONDS')
+  return 2
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) process.exitCode = main(process.argv.slice(2))

@@ -34,7 +34,7 @@ async function tcp(from: Endpoint, to: Endpoint, seconds: number): Promise<Omit<
 
 async function smallPackets(from: Endpoint, to: Endpoint, seconds: number): Promise<Omit<Sample, 'cpuSeconds'>> {
   const patience = seconds + (2 * RECEIVER_LEAD_MS) / 1000
-  const receiver = blast(to, ['receive', PORT, patience])
+  const receiver = blast(to, ['receive', to.address, PORT, patience])
   const sender = pause(RECEIVER_LEAD_MS).then(() =>
     blast(from, ['send', to.address, PORT, SMALL_PACKET_BYTES, seconds]),
   )

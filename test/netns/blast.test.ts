@@ -18,21 +18,24 @@ async function outcome(child: ChildProcess): Promise<BlastResult> {
   return JSON.parse(text)
 }
 
-test('a receiver counts every packet of a sender that keeps its rate', async () => {
-  const receiver = blast('receive', PORT, '2')
-  await once(receiver.stderr!, 'data') // it says when its socket is bound
-  const [received, sent] = await Promise.all([
-    outcome(receiver),
-    outcome(blast('send', '127.0.0.1', PORT, '64', '1', '5000')),
-  ])
-  expect(sent.packetsPerSecond).toBeGreaterThan(4500)
-  expect(sent.packetsPerSecond).toBeLessThanOrEqual(5050)
-  expect(received.packets).toBe(sent.packets)
-  expect(received.seconds).toBeCloseTo(sent.seconds, 0)
-})
+test.each(['127.0.0.1', '::1'])(
+  'a receiver counts every packet of a sender to %s that keeps its rate',
+  async (address) => {
+    const receiver = blast('receive', address, PORT, '2')
+    await once(receiver.stderr!, 'data') // it says when its socket is bound
+    const [received, sent] = await Promise.all([
+      outcome(receiver),
+      outcome(blast('send', address, PORT, '64', '1', '5000')),
+    ])
+    expect(sent.packetsPerSecond).toBeGreaterThan(4500)
+    expect(sent.packetsPerSecond).toBeLessThanOrEqual(5050)
+    expect(received.packets).toBe(sent.packets)
+    expect(received.seconds).toBeCloseTo(sent.seconds, 0)
+  },
+)
 
 test('a receiver that hears nothing says so', async () => {
-  const received = await outcome(blast('receive', PORT, '0.3'))
+  const received = await outcome(blast('receive', '127.0.0.1', PORT, '0.3'))
   expect(received).toEqual({ packets: 0, seconds: 0, packetsPerSecond: 0, refused: 0 })
 })
 
@@ -41,7 +44,8 @@ test.each([
   ['send', 'nowhere', PORT, '64', '1'],
   ['send', '127.0.0.1', PORT, '64'],
   ['send', '127.0.0.1', PORT, '9000', '1'],
-  ['receive', PORT, 'soon'],
+  ['receive', '127.0.0.1', PORT, 'soon'],
+  ['receive', PORT, '1'],
 ])('wrong usage is told and ends with 2: %s %s %s %s %s', (...words) => {
   const { status, stderr } = spawnSync(process.execPath, [blastProgram(), ...words], { encoding: 'utf8' })
   expect(status).toBe(2)

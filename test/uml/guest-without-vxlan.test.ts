@@ -213,7 +213,7 @@ async function smallBothWays(guest: UmlGuest, overlay: string): Promise<number[]
 async function smallPackets(from: Place, to: Place, address: string): Promise<number> {
   const blast = [process.execPath, blastProgram()]
   const port = String(SMALL_PACKETS_PORT)
-  const receiver = to.start([...blast, 'receive', port, String(SMALL_PACKETS_SECONDS + RECEIVER_LEAD_SECONDS)])
+  const receiver = to.start([...blast, 'receive', address, port, String(SMALL_PACKETS_SECONDS + RECEIVER_LEAD_SECONDS)])
   const isReady = () => receiver.output.stderr.includes('ready') || receiver.output.exitCode !== null
   await vi.waitUntil(isReady, { timeout: STATUS_LIMIT_MS, interval: 20 })
   await mustRunIn(from, [...blast, 'send', address, port, String(SMALL_PACKET_BYTES), String(SMALL_PACKETS_SECONDS)])

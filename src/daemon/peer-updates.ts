@@ -121,23 +121,22 @@ export class PeerUpdates {
     const { log } = this.#options
     const known = new Set(this.#leftOut.map(leftOutKey))
     const newlyOut = leftOut.filter((peer) => !known.has(leftOutKey(peer)))
-    for (const peer of newlyOut.slice(0, SAID_AT_ONCE)) {
-      log.warn('peer-left-out', `no forwarding to ${leftOutKey(peer)}`, { reason: peer.reason })
-    }
+    this.#warnOfSome('peer-left-out', newlyOut, (event, peer) => {
+      log.warn(event, `no forwarding to ${leftOutKey(peer)}`, { reason: peer.reason })
+    })
     const before = new Set(this.#conflicts.map(describeConflict))
     const newConflicts = conflicts.map(describeConflict).filter((sentence) => !before.has(sentence))
-    for (const sentence of newConflicts.slice(0, SAID_AT_ONCE)) {
-      log.warn('lease-conflict', `leases contradict each other: ${sentence}`)
-    }
-    for (const [event, { length }] of [
-      ['peer-left-out', newlyOut],
-      ['lease-conflict', newConflicts],
-    ] as const) {
-      if (length > SAID_AT_ONCE)
-        log.warn(event, `and ${length - SAID_AT_ONCE} more: flannelette status -o wide names them`)
-    }
+    this.#warnOfSome('lease-conflict', newConflicts, (event, sentence) => {
+      log.warn(event, `leases contradict each other: ${sentence}`)
+    })
     this.#leftOut = leftOut
     this.#conflicts = conflicts
+  }
+
+  #warnOfSome<Found>(event: string, found: readonly Found[], warn: (event: string, one: Found) => void): void {
+    for (const one of found.slice(0, SAID_AT_ONCE)) warn(event, one)
+    const rest = found.length - SAID_AT_ONCE
+    if (rest > 0) this.#options.log.warn(event, `and ${rest} more: flannelette status -o wide names them`)
   }
 }
 

@@ -154,13 +154,13 @@ export function silenceAdvice(node: DaemonStatus['node'], { publicIp: peer } = {
 }
 
 /** Findings of one kind that are shown singly. */
-const NAMED_PEERS = 8
+const SHOWN_SINGLY = 8
 
 /** Of thousands of one kind the first ones tell what is wrong. */
 function shortened(found: readonly Remark[]): readonly Remark[] {
-  const rest = found.length - NAMED_PEERS
+  const rest = found.length - SHOWN_SINGLY
   if (rest <= 0) return found
-  return [...found.slice(0, NAMED_PEERS), warning(`and ${rest} more of this kind`, 'flannelette status -o wide')]
+  return [...found.slice(0, SHOWN_SINGLY), warning(`and ${rest} more of this kind`, 'flannelette status -o wide')]
 }
 
 const peers: Check = {

@@ -125,8 +125,8 @@ export class NodeAgent {
 
   get state(): AgentState {
     if (this.#state !== 'ready') return this.#state
-    const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }
-    const moving = this.#options.dataplane.impairment() === null && pending === 0 && !this.#peers.isBehind
+    const { pendingCount, conflicts, isBehind } = this.#peers
+    const moving = this.#options.dataplane.impairment() === null && pendingCount === 0 && !isBehind
     const complete = conflicts.length === 0 && this.hostProblem === null && !this.lacksUnderlay
     const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && complete
     return healthy ? 'ready' : 'degraded'

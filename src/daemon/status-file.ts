@@ -15,12 +15,14 @@ import {
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane, LocalVtep, PeerWay } from '../host/dataplane.ts'
+import type { Pending } from '../host/pending.ts'
 import { describeConflict } from '../lease/diff.ts'
 import { halvesInWords, identityInWords, identityOf, type Lease, nameOf } from '../lease/lease.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 import type { AgentState } from './agent-options.ts'
 import type { Health } from './health.ts'
 import type { NodeAgent } from './node-agent.ts'
+import type { PeerUpdates } from './peer-updates.ts'
 import { type PeerState, PeerWatch } from './peer-watch.ts'
 
 export const STATUS_FILE = 'status.json'
@@ -53,17 +55,21 @@ export interface TrafficStatus {
   readonly lastReceived: string | null
 }
 
+export interface WayStatus {
+  readonly subnet: string
+  /** `none`: it is pending. */
+  readonly way: PeerWay['way'] | 'none'
+  readonly why: string
+}
+
 export interface PeerStatus extends LeaseStatus {
   /** `null`, as the traffic, where nobody counts per peer (the kernel). */
   readonly state: PeerState | null
   /** Largest packet of pods that reaches it whole, in bytes, where the way is known to take less than the MTU; else `null`. */
   readonly pathMtu: number | null
   readonly traffic: TrafficStatus | null
-  /**
-   * Of each subnet how packets get there, and why; `null` where there is one way only, with no trouble. Of an extension's
-   * peers those that are pending have one, `none`, by their first subnet.
-   */
-  readonly ways: readonly ({ readonly subnet: string } & PeerWay)[] | null
+  /** Of each subnet how packets get there, and why; `null` where there is one way only, with no trouble. */
+  readonly ways: readonly WayStatus[] | null
 }
 
 export interface DaemonStatus {
@@ -110,6 +116,7 @@ export interface DaemonStatus {
   /** Forwarding table: generation, and the peers behind it in address order. */
   readonly generation: number
   readonly peers: readonly PeerStatus[]
+  /** With a subnet that is pending: its way is `none`. */
   readonly pendingPeers: number
   readonly leftOut: readonly {
     readonly subnet: string
@@ -173,8 +180,8 @@ export function statusOf(
             renewsAt: isoOrNull(toWallSecond(clock, manager.renewalDueInMs)),
           },
     generation: peers.generation,
-    peers: peerStatuses(peers.peers, dataplane, clock, memory.watch),
-    pendingPeers: dataplane.pendingPeers(),
+    peers: peerStatuses(peers, dataplane, clock, memory.watch),
+    pendingPeers: peers.pendingCount,
     leftOut: peers.leftOut.map(({ lease, subnet, reason, detail }) => {
       return { subnet, publicIp: identityInWords(lease.attributes), reason, detail }
     }),
@@ -260,7 +267,12 @@ const monotonicMs = monotonicClock()
 let wallOffsetMs = Number.NaN
 const CLOCK_STEP_MS = 1000
 
-function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Clock, watch: PeerWatch): PeerStatus[] {
+function peerStatuses(
+  { peers, pending }: Pick<PeerUpdates, 'peers' | 'pending'>,
+  dataplane: Dataplane,
+  clock: Clock,
+  watch: PeerWatch,
+): PeerStatus[] {
   const nowMs = monotonicMs()
   const traffic = dataplane.books?.traffic() ?? null
   const limits = dataplane.books?.pathLimits()
@@ -289,16 +301,19 @@ function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Cloc
     } = leaseStatus(lease)
     const inTraffic = seen === undefined ? null : trafficInWords(seen)
     const words = { subnet, ipv6Subnet, publicIp, publicIpv6, backendType, vtepMac, expiresAt, revision }
-    return Object.assign(words, { state, traffic: inTraffic, pathMtu, ways: waysTo(lease, ways) })
+    return Object.assign(words, { state, traffic: inTraffic, pathMtu, ways: waysTo(lease, ways, pending) })
   })
 }
 
-function waysTo(lease: Lease, ways: ReadonlyMap<string, PeerWay> | null): PeerStatus['ways'] {
-  if (ways === null) return null
-  return halvesInWords(lease).flatMap((subnet) => {
-    const way = ways.get(subnet)
+function waysTo(lease: Lease, ways: ReadonlyMap<string, PeerWay> | null, pending: Pending): PeerStatus['ways'] {
+  if (ways === null && pending.size === 0) return null
+  const known = halvesInWords(lease).flatMap((subnet): WayStatus[] => {
+    const why = pending.get(subnet)
+    if (why !== undefined) return [{ subnet, way: 'none', why }]
+    const way = ways?.get(subnet)
     return way === undefined ? [] : [{ subnet, ...way }]
   })
+  return ways === null && known.length === 0 ? null : known
 }
 
 /** The worst first: what one tunnel does not carry is worth a word although the other does. */

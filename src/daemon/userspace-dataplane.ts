@@ -2,7 +2,6 @@
 // between them, and what these count (worker-books.ts). Everything that can be refused is tried before anything is left
 // behind. Once a second the host is looked at: others may have been at device, address or routes.
 import {
-  formatPrefix,
   type OuterDf,
   type RecordedStep,
   type WorkerDriver,
@@ -15,9 +14,11 @@ import { requireNetworkAdmin } from '../host/capability.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
-import { PeerCount } from '../host/peer-route-plan.ts'
+import { allCarried } from '../host/peer-route-plan.ts'
+import { type Pending, UNDERLAY_GONE } from '../host/pending.ts'
 import { routeTable } from '../host/route-table.ts'
-import { halvesOf, type Lease } from '../lease/lease.ts'
+import { lastResult } from '../last-result.ts'
+import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { findOwnVtep, REHEARSAL_DEVICE, removeOwnVtep } from './changeover.ts'
 import { findFeatures } from './driver-features.ts'
@@ -58,8 +59,7 @@ export class UserspaceDataplane implements Dataplane {
   #replacesVtep = false
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
-  /** Those that others' routes keep packets from. */
-  readonly #lost = new PeerCount()
+  readonly #allPending = lastResult(allCarried)
   /** Of the table in force, 0 before the first. */
   #generation = 0
   /** As they were when the workers ended. */
@@ -223,21 +223,16 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   impairment(): string | null {
-    return this.#device.impairment() ?? (this.#presence.isLost ? 'the underlay address is gone' : null)
+    return this.#presence.isLost ? UNDERLAY_GONE : this.#device.impairment()
   }
 
-  pendingPeers(): number {
-    if (this.impairment() !== null) return this.#peers.length
-    return this.#local === null ? 0 : this.#lost.of(this.#foreign.lost, this.#peers, this.#local)
+  /** The engine takes all peers at once: only others' routes lead some of them away. */
+  pendingSubnets(): Pending {
+    const [local, why] = [this.#local, this.impairment()]
+    return why === null || local === null ? this.#foreign.lost : this.#allPending(this.#peers, local, why)
   }
 
-  /** The engine takes all peers at once; none is reached without the device, nor where others' routes lead away. */
-  pendingSubnets(): ReadonlySet<string> {
-    if (this.impairment() === null) return this.#foreign.lost
-    return new Set(this.#peers.flatMap(halvesOf).map(formatPrefix))
-  }
-
-  /** Worth a word only while somebody else's route keeps packets from the tunnel. */
+  /** Worth a word only while somebody else's route takes packets from the tunnel. */
   ways(): ReadonlyMap<string, PeerWay> | null {
     return this.#foreign.ways()
   }

@@ -47,7 +47,7 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
   if (isDirect(target.lease, options.place)) {
     add(underlay)
     if (add(await routeRung(target.lease, gatewayAddress(target.subnet), options.place, options)).verdict === 'bad') {
-      skip(['sizes', 'pod-side'], 'no route leads there')
+      skip(['sizes', 'pod-side'], 'no packet gets there')
       return rungs
     }
     const sizes = underlay.verdict === 'unproven' || underlay.verdict === 'bad'

@@ -4,6 +4,7 @@
 import { formatAddress } from '../../dataplane/index.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
+import { lastResult } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { requireNetworkAdmin } from './capability.ts'
@@ -14,10 +15,10 @@ import { batchEach } from './ip.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { type DeviceWork, ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
 import { VtepEntries } from './kernel-vtep-entries.ts'
-import { desiredRows, subnetRowsOf } from './kernel-vtep-plan.ts'
+import { desiredRows, type PeerRow, subnetsOf } from './kernel-vtep-plan.ts'
 import { VtepWatch } from './kernel-vtep-watch.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
-import { isForeignRoute } from './route-place.ts'
+import { allPending, NOTHING_PENDING, type Pending, UNDERLAY_GONE } from './pending.ts'
 
 export interface KernelVtepOptions {
   readonly log: Log
@@ -28,6 +29,8 @@ export interface KernelVtepOptions {
   readonly clock?: Clock
   /** Stands in for the kernel's tables in tests. */
   readonly tables?: KernelTables
+  /** Stands in for the host's interfaces in tests. */
+  readonly carries?: typeof carriesAddress
 }
 
 /** @throws FlanneletteError `config-invalid` */
@@ -49,6 +52,7 @@ export class KernelVtep implements Dataplane {
   #local: LocalVtep | null = null
   /** `null` before the start. */
   #entries: VtepEntries | null = null
+  readonly #allPending = lastResult((rows: readonly PeerRow[], why: string) => allPending(subnetsOf(rows), why))
   #generation = 0
   #watch: VtepWatch | null = null
   /** Work on device and tables never overlaps: each waits for the one before. */
@@ -136,49 +140,35 @@ export class KernelVtep implements Dataplane {
   }
 
   impairment(): string | null {
-    if (this.#lacks('overlay')) return 'the overlay device is gone, down or lacks its address'
-    return this.#lacks('underlay') ? 'the underlay address is gone' : null
+    if (this.#lacks('underlay')) return UNDERLAY_GONE
+    return this.#lacks('overlay') ? 'the overlay device is gone, down or lacks its address' : null
   }
 
   /** Only this process's own namespace can be looked at without a program. */
   get #looksAtDevice(): boolean {
-    return this.#options.namespace === undefined && this.#options.tables === undefined
+    const { namespace, tables } = this.#options
+    return namespace === undefined && tables === undefined
   }
 
   /** False as well where there is nothing to look at: in another namespace, and before the start. */
   #lacks(side: 'overlay' | 'underlay'): boolean {
     const local = this.#local
-    if (local === null || !this.#looksAtDevice) return false
+    const { carries = this.#looksAtDevice ? carriesAddress : null } = this.#options
+    if (local === null || carries === null) return false
     const { deviceName, overlayAddress, underlayInterface, underlayAddress } = local
-    return side === 'overlay'
-      ? !carriesAddress(deviceName, overlayAddress)
-      : !carriesAddress(underlayInterface, underlayAddress)
+    return side === 'overlay' ? !carries(deviceName, overlayAddress) : !carries(underlayInterface, underlayAddress)
   }
 
-  pendingPeers(): number {
-    const pending = this.pendingSubnets()
-    if (pending.size === 0) return 0
-    const rows = this.#entries?.rows ?? []
-    return rows.filter((row) => subnetRowsOf(row).some(({ subnet }) => pending.has(subnet))).length
+  pendingSubnets(): Pending {
+    const [entries, why] = [this.#entries, this.impairment()]
+    if (entries === null) return NOTHING_PENDING
+    return why === null ? entries.pending : this.#allPending(entries.rows, why)
   }
 
-  /** None is reached without the device. */
-  pendingSubnets(): ReadonlySet<string> {
-    return new Set(this.#lacks('overlay') ? this.#subnets : this.#entries?.pending.keys())
-  }
-
-  /** Worth a word only while somebody else's route keeps packets from the tunnel. */
+  /** Worth a word only while somebody else's route takes packets from the tunnel. */
   ways(): ReadonlyMap<string, PeerWay> | null {
-    const { pending = [], partTaken = [] } = this.#entries ?? {}
-    const trouble = new Map<string, PeerWay>()
-    for (const [subnet, why] of partTaken) trouble.set(subnet, { way: 'tunnel', why })
-    for (const [subnet, why] of pending) if (isForeignRoute(why)) trouble.set(subnet, { way: 'none', why })
-    return tunnelWays(this.#subnets, trouble)
-  }
-
-  /** All that peers have. */
-  get #subnets(): readonly string[] {
-    return (this.#entries?.rows ?? []).flatMap(subnetRowsOf).map(({ subnet }) => subnet)
+    const { rows = [], partTaken = new Map<string, string>() } = this.#entries ?? {}
+    return tunnelWays(subnetsOf(rows), partTaken)
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {

@@ -179,7 +179,7 @@ const DAEMON: readonly Row[] = [
     /and 2992 more of this kind/,
   ],
   ['peers', 'leases in conflict', withStatus({ conflicts: ['a and b'] }), 'warning', /contradict each other: a and b/],
-  ['peers', 'pending', withStatus({ pendingPeers: 2 }), 'warning', /2 peers are not programmed/],
+  ['peers', 'pending', withStatus({ pendingPeers: 2 }), 'warning', /2 peers are pending/],
   ['offenders', 'a stranger', offender('unknown-peer'), 'warning', /5 packets from 192\.0\.2\.9/],
   ['offenders', 'a node that forwards', offender('inner-source-spoofed'), 'warning', /inner-source-spoofed/],
   ['offenders', 'nobody looks', withStatus({ dataplane: 'kernel' }), 'note', /kernel dataplane checks no source/],

@@ -229,7 +229,7 @@ const HOST: readonly Row[] = [
     'no neighbour',
     withWay('none', '192.0.2.2 is no neighbour on eth0'),
     'error',
-    /no route leads to 10\.244\.2\.0\/24 \(192\.0\.2\.2\): 192\.0\.2\.2 is no neighbour/,
+    /10\.244\.2\.0\/24 \(192\.0\.2\.2\) is pending: 192\.0\.2\.2 is no neighbour/,
   ],
   [
     'peer-routes',

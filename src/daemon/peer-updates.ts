@@ -84,7 +84,9 @@ export class PeerUpdates {
     const isLedWhole = this.#options.dataplane.kind === 'userspace'
     const { network, ipv6Network } = networks
     const selection = selectPeers(leases, own, { network, ipv6Network, isLedWhole })
-    this.#report(selection.leftOut, findConflicts(withinNetworks(leases, networks)))
+    const conflicts = findConflicts(leases)
+    // Without any there are none among fewer leases, as nearly always.
+    this.#report(selection.leftOut, conflicts.length === 0 ? [] : findConflicts(withinNetworks(leases, networks)))
     this.#retry?.cancel() // of an older set
     this.#wanted = { peers: selection.peers, why }
     this.#running ??= this.#run()

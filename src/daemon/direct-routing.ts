@@ -16,6 +16,7 @@ import { type Pending, UNDERLAY_GONE } from '../host/pending.ts'
 import { isForeignRoute } from '../host/route-place.ts'
 import { lastResult } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
+import { Turns } from '../turns.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
 
 export class DirectRouting extends ChosenDataplane {
@@ -36,7 +37,7 @@ export class DirectRouting extends ChosenDataplane {
     return pending.size === 0 ? pending : new Map([...pending].filter(([subnet]) => ways.get(subnet)?.way !== 'direct'))
   })
   #lookout: Lookout | null = null
-  #tail: Promise<unknown> = Promise.resolve()
+  readonly #turns = new Turns()
   #stopped = false
 
   constructor(inner: Dataplane, tools: RouteTools) {
@@ -62,11 +63,11 @@ export class DirectRouting extends ChosenDataplane {
   override async moveUnderlay(local: LocalVtep): Promise<void> {
     await super.moveUnderlay(local)
     this.#local = local
-    await this.#inTurn(() => this.#look())
+    await this.#turns.take(() => this.#look())
   }
 
   override replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
-    return this.#inTurn(async () => {
+    return this.#turns.take(async () => {
       this.#peers = peers
       if (this.inner.kind !== 'kernel') {
         const generation = await super.replacePeers(peers, cause)
@@ -100,7 +101,7 @@ export class DirectRouting extends ChosenDataplane {
   override async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
     this.#lookout?.stop()
-    await this.#tail
+    await this.#turns.ended()
     // First the routes: until the device is gone its tunnel takes over.
     if (mode === 'remove') await this.#routes?.remove()
     await super.stop(mode)
@@ -109,7 +110,7 @@ export class DirectRouting extends ChosenDataplane {
   /** Nobody waits for this one: what fails is told, and the next look is soon. */
   async #lookSafely(): Promise<boolean> {
     try {
-      return await this.#inTurn(() => this.#look())
+      return await this.#turns.take(() => this.#look())
     } catch (error) {
       this.#tools.log.warn('ways-unkept', `the ways to peers could not be changed: ${(error as Error).message}`)
       return false
@@ -208,12 +209,6 @@ export class DirectRouting extends ChosenDataplane {
     const generation = await super.replacePeers(peers, cause)
     this.#tunnelled = peers
     return generation
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#tail.then(work)
-    this.#tail = done.catch(() => {})
-    return done
   }
 }
 

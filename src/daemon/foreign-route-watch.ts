@@ -1,5 +1,5 @@
 // Routes of others that take packets of peers away from the userspace dataplane, which has one route for the whole
-// network: any that is more specific wins. Looked for once a second in the lists of /proc/net, which cost no program;
+// network: any that is more specific wins. Looked for in the lists of /proc/net, which cost no program;
 // only when something is found there that was not there before is `ip` asked whose it is. Nothing is done about it but
 // to say so.
 import { readFileSync } from 'node:fs'
@@ -63,12 +63,15 @@ export class ForeignRouteWatch {
     return tunnelWays(this.#subnets, this.#partTaken)
   }
 
-  /** Never rejects: what could not be read is told, and stays for the next look. Not to be called before it has ended. */
-  async look(local: LocalVtep, peers: readonly Lease[]): Promise<void> {
+  /**
+   * Resolves with whether it could be looked at. Never rejects: what could not be read is told, and stays for the next
+   * look. Not to be called before it has ended.
+   */
+  async look(local: LocalVtep, peers: readonly Lease[]): Promise<boolean> {
     try {
       const lists = (this.#options.lists ?? readLists)(local)
       const { ipv4, ipv6 } = this.#lists ?? {}
-      if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return
+      if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return true
       const suspects = suspectsIn(lists, local)
       // In the list of IPv6 the kernel counts who uses a route as well: another text, and the same routes.
       const suspected = suspects
@@ -79,9 +82,11 @@ export class ForeignRouteWatch {
       }
       this.#suspected = suspected
       this.#lists = lists
+      return true
     } catch (error) {
       const message = `the kernel's routes cannot be looked at for now: ${(error as Error).message}`
       this.#options.log.warn('routes-unreadable', message)
+      return false
     }
   }
 

@@ -5,6 +5,7 @@ import type { Clock } from '../clock.ts'
 import { lastResult } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { Turns } from '../turns.ts'
 import { requireNetworkAdmin } from './capability.ts'
 import { carriesAddress } from './carried-address.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
@@ -38,7 +39,7 @@ export class HostGateway implements Dataplane {
   readonly #allPending = lastResult(allCarried)
   #generation = 0
   #lookout: Lookout | null = null
-  #tail: Promise<void> = Promise.resolve()
+  readonly #turns = new Turns()
   #stopped = false
 
   constructor(tools: RouteTools) {
@@ -79,14 +80,12 @@ export class HostGateway implements Dataplane {
 
   /** Whether every peer has its routes. */
   #pass(): Promise<boolean> {
-    const done = this.#tail.then(async () => {
+    return this.#turns.take(async () => {
       const [peers, local] = [this.#peers, this.#local]
       if (this.#routes === null || peers === null || local === null || this.#stopped) return true
       const states = await this.#routes.keep(peers.flatMap((peer) => routesTo(peer, local)))
       return [...states.values()].every(({ inForce }) => inForce)
     })
-    this.#tail = done.then(() => {})
-    return done
   }
 
   counters(): Readonly<Record<string, number>> {
@@ -113,7 +112,7 @@ export class HostGateway implements Dataplane {
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
     this.#lookout?.stop()
-    await this.#tail
+    await this.#turns.ended()
     if (mode === 'remove') await this.#routes?.remove()
   }
 }

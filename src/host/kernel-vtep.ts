@@ -1,22 +1,24 @@
 // The dataplane that moves no packet itself: it makes the kernel's `flannel.<VNI>` and lets the kernel forward. Here are
 // its device and its life; kernel-vtep-entries.ts keeps the entries of peers. What somebody takes away or changes of
-// device, routes or entries comes back (kernel-vtep-watch.ts says when that is looked for).
+// device, routes or entries comes back (change-watch.ts says when that is looked for).
 import { formatAddress } from '../../dataplane/index.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import { lastResult } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { Turns } from '../turns.ts'
 import { requireNetworkAdmin } from './capability.ts'
 import { carriesAddress } from './carried-address.ts'
+import { ChangeWatch } from './change-watch.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
 import { tunnelWays } from './foreign-routes.ts'
 import { batchEach } from './ip.ts'
+import { isElsewhere, ringOnChanges } from './ip-monitor.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { type DeviceWork, ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
 import { VtepEntries } from './kernel-vtep-entries.ts'
 import { desiredRows, type PeerRow, subnetsOf } from './kernel-vtep-plan.ts'
-import { VtepWatch } from './kernel-vtep-watch.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
 import { allPending, NOTHING_PENDING, type Pending, UNDERLAY_GONE } from './pending.ts'
 
@@ -41,6 +43,12 @@ function requireVxlan({ encapsulation }: VtepOutline): void {
   })
 }
 
+/** What concerns the device, or a route: both may be of others' doing. */
+function ringOnDevice(device: string) {
+  const objects = ['link', 'address', 'route', 'neigh']
+  return (ring: () => void) => ringOnChanges(ring, { objects, concerns: (line) => !isElsewhere(line, device) })
+}
+
 export class KernelVtep implements Dataplane {
   readonly kind = 'kernel'
   readonly entropy = 'local port range'
@@ -54,9 +62,9 @@ export class KernelVtep implements Dataplane {
   #entries: VtepEntries | null = null
   readonly #allPending = lastResult((rows: readonly PeerRow[], why: string) => allPending(subnetsOf(rows), why))
   #generation = 0
-  #watch: VtepWatch | null = null
-  /** Work on device and tables never overlaps: each waits for the one before. */
-  #tail: Promise<void> = Promise.resolve()
+  #watch: ChangeWatch | null = null
+  /** Of work on device and tables. */
+  readonly #turns = new Turns()
   #stopped = true
 
   constructor(options: KernelVtepOptions) {
@@ -90,8 +98,8 @@ export class KernelVtep implements Dataplane {
     this.#stopped = false
     if (this.#looksAtDevice) {
       const isIntact = () => !this.#lacks('overlay')
-      const mend = () => this.#inTurn(() => this.#mend())
-      this.#watch = new VtepWatch({ clock: this.#clock, device: local.deviceName, isIntact, mend })
+      const mend = () => this.#turns.take(() => this.#mend())
+      this.#watch = new ChangeWatch({ clock: this.#clock, doorbell: ringOnDevice(local.deviceName), isIntact, mend })
     }
   }
 
@@ -103,7 +111,7 @@ export class KernelVtep implements Dataplane {
 
   /** The kernel changes the address of a device that is there; only where it does not, the device is made anew. */
   moveUnderlay(local: LocalVtep): Promise<void> {
-    return this.#inTurn(() => this.#moveNow(local))
+    return this.#turns.take(() => this.#moveNow(local))
   }
 
   async #moveNow(local: LocalVtep): Promise<void> {
@@ -121,7 +129,7 @@ export class KernelVtep implements Dataplane {
 
   changeMtu(local: LocalVtep): Promise<void> {
     const { namespace, udpChecksum = true } = this.#options
-    return this.#inTurn(async () => {
+    return this.#turns.take(async () => {
       await ensureKernelDevice(local, udpChecksum, { namespace })
       this.#local = local
     })
@@ -175,7 +183,7 @@ export class KernelVtep implements Dataplane {
     this.#stopped = true
     this.#entries?.stop()
     this.#watch?.stop()
-    await this.#tail
+    await this.#turns.ended()
     if (mode === 'remove' && this.#options.tables === undefined) {
       const { namespace } = this.#options
       // Gone already is as good as removed.
@@ -183,14 +191,8 @@ export class KernelVtep implements Dataplane {
     }
   }
 
-  #inTurn(work: () => Promise<void>): Promise<void> {
-    const done = this.#tail.then(work)
-    this.#tail = done.catch(() => {})
-    return done
-  }
-
   #pass(cause: string): Promise<void> {
-    return this.#inTurn(async () => this.#entries?.pass(cause))
+    return this.#turns.take(async () => this.#entries?.pass(cause))
   }
 
   /** What a start would do to the device is done again; with a device the kernel takes its entries and routes away. */

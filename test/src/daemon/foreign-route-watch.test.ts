@@ -140,7 +140,7 @@ test('nor does one where the kernel counts other users of an IPv6 route', async 
 test('what cannot be read is told, and looked at again', async () => {
   const { watch, look, table, log } = watching(PART)
   table.broken = true
-  await look()
+  expect(await look()).toBe(false)
   expect([watch.ways(), log.of('routes-unreadable').length]).toEqual([null, 1])
   table.broken = false
   await look()

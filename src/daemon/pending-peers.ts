@@ -1,7 +1,7 @@
 // Peers that are pending, for those who look at a node: how many, and for which reasons.
 import type { Pending } from '../host/pending.ts'
 import { halvesInWords, type Lease } from '../lease/lease.ts'
-import type { PeerStatus } from './status-file.ts'
+import type { PeerStatus } from './peer-status.ts'
 
 /** How many of these peers have a subnet that is pending, whichever half and by whichever tunnel. */
 export function countPending(peers: readonly Lease[], pending: Pending): number {

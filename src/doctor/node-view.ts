@@ -2,9 +2,11 @@
 // else its status.json, or, when that is not there, the leases that a former daemon kept. `flannelette doctor` and `flannelette ping` start from it.
 import { readFileSync } from 'node:fs'
 import { apiSocketOf } from '../daemon/daemon-words.ts'
+import { type LeaseStatus, leaseStatus } from '../daemon/lease-status.ts'
+import type { PeerStatus } from '../daemon/peer-status.ts'
 import type { PeerState } from '../daemon/peer-watch.ts'
 import { StateDirectory } from '../daemon/state-directory.ts'
-import { type DaemonStatus, type LeaseStatus, leaseStatus, type PeerStatus } from '../daemon/status-file.ts'
+import type { DaemonStatus } from '../daemon/status-file.ts'
 import { askDaemon, readStatusFile, StatusProblem, statusIn } from '../daemon/status-source.ts'
 import { silentLog } from '../log.ts'
 

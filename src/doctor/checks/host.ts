@@ -7,8 +7,8 @@ import {
   parsePrefix,
   samePrefix,
 } from '../../../dataplane/index.ts'
+import type { LeaseStatus } from '../../daemon/lease-status.ts'
 import { type PendingGroup, pendingGroups, pendingSentences } from '../../daemon/pending-peers.ts'
-import type { LeaseStatus } from '../../daemon/status-file.ts'
 import type { LinkInfo, RouteInfo } from '../../host/ip.ts'
 import { findNetworkOverlap, parseDestination } from '../../host/network-overlap.ts'
 import { judgeOverlayDevice } from '../../host/overlay-link.ts'

@@ -1,7 +1,7 @@
 // The kernel's VTEP as the daemon sees it: generations, who waits, and by which ways peers are reached.
 import { describe, expect, test } from 'vitest'
+import { leaseStatus } from '../../../src/daemon/lease-status.ts'
 import { countEntries } from '../../../src/daemon/operations.ts'
-import { leaseStatus } from '../../../src/daemon/status-file.ts'
 import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import { KernelVtep } from '../../../src/host/kernel-vtep.ts'
 import { silentLog } from '../../../src/log.ts'

@@ -10,6 +10,7 @@ import {
   withDropReasons,
 } from './support/docs-rules.ts'
 import {
+  aNameStandsForOneThing,
   filesAreShort,
   filesOpenWithAComment,
   functionsAreShort,
@@ -85,6 +86,31 @@ holds(
   [file('src/utils.ts'), file('src/helper/a.ts'), file('dataplane/types.ts'), file('src/common/a.ts')],
   [file('src/clock.ts'), file('src/commons.ts')],
 )
+
+describe('an exported name stands for one thing', () => {
+  const road = file('src/road.ts', 'export interface Way {}', 'export const a = 1, b = 2')
+
+  test.each([
+    file('src/lane.ts', 'export type Way = number'),
+    file('src/lane.ts', 'export class Way {}'),
+    file('src/lane.ts', 'export function b() {}'),
+    file('src/lane.ts', 'export const b = 3'),
+  ])('finds $text beside another one', (planted) => {
+    expect(aNameStandsForOneThing([road, planted])).toHaveLength(1)
+  })
+
+  test('lets pass what is right', () => {
+    const passedOn = file('src/index.ts', "export { a } from './road.ts'", "export type { Way } from './road.ts'")
+    const overloaded = file('src/c.ts', 'export function c(x: 1): void', 'export function c(): void {}', 'const b = 1')
+    const wire = ['udp', 'tcp'].map((name) => file(`dataplane/wire/${name}.ts`, 'export function parse() {}'))
+    const otherSide = file('dataplane/way.ts', 'export interface Way {}')
+    expect(aNameStandsForOneThing([road, passedOn, overloaded, otherSide, ...wire])).toEqual([])
+  })
+
+  test('holds in the project', () => {
+    expect(aNameStandsForOneThing(FILES)).toEqual([])
+  })
+})
 
 holds(
   'imports point one way',

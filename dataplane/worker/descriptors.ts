@@ -96,14 +96,14 @@ export async function openDatagramSender(path: string): Promise<DatagramSender |
 }
 
 /** A doorbell for a worker: a descriptor that becomes readable when rung. */
-export interface Doorbell {
+export interface WorkerDoorbell {
   readonly fd: number
   ring(): void
   close(): void
 }
 
 /** @throws Error when the kernel has no descriptor left */
-export async function makeDoorbell(): Promise<Doorbell> {
+export async function makeDoorbell(): Promise<WorkerDoorbell> {
   const libc = await import('../io/linux/libc.ts')
   const fd = libc.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
   if (fd < 0) throw new Error(`eventfd failed with errno ${-fd}`)

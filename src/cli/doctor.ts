@@ -8,8 +8,8 @@ import { examine } from '../doctor/checks/all.ts'
 import type { Facts } from '../doctor/facts.ts'
 import type { Finding } from '../doctor/finding.ts'
 import { DEFAULT_CNI_DIRECTORY, ENGINE_OPTION_FILES, gatherFacts } from '../doctor/gather.ts'
-import { askPeers, judgePeers, type PeerRow } from '../doctor/peer-matrix.ts'
-import { placeOf, realTools } from '../doctor/place.ts'
+import { askPeers, judgePeers, type MatrixRow } from '../doctor/peer-matrix.ts'
+import { ladderPlaceOf, realTools } from '../doctor/place.ts'
 import { EXIT } from '../errors.ts'
 import { labAround } from '../lab/inside.ts'
 import { bundleText, type DoctorReport, doctorJson, doctorText, summaryOf } from './doctor-output.ts'
@@ -87,8 +87,8 @@ async function doctor(flags: Flags): Promise<number> {
   return summaryOf(report).healthy ? EXIT.ok : EXIT.failed
 }
 
-async function matrixOf({ view, elsewhere }: Facts): Promise<{ peers: PeerRow[]; findings: Finding[] }> {
-  const place = elsewhere ? null : await placeOf(view.status)
+async function matrixOf({ view, elsewhere }: Facts): Promise<{ peers: MatrixRow[]; findings: Finding[] }> {
+  const place = elsewhere ? null : await ladderPlaceOf(view.status)
   if (place === null) return { peers: [], findings: [] }
   const peers = await askPeers(view, place, realTools(view.status))
   return { peers, findings: judgePeers(peers, view.status?.node ?? null, place) }

@@ -8,7 +8,7 @@ import { EXIT } from '../errors.ts'
 import { Lab } from '../lab/lab.ts'
 import { labFiles } from '../lab/lab-state.ts'
 import { interruption } from './interruption.ts'
-import { iperfText, pingMatrix, statusText, suggestions } from './lab-output.ts'
+import { iperfText, labStatusText, pingMatrix, suggestions } from './lab-output.ts'
 import { pingJourney } from './ping-journey.ts'
 import { paint, shown, type Terminal, table, terminalOf } from './table.ts'
 
@@ -64,7 +64,7 @@ async function runDemo(flags: DemoFlags): Promise<number> {
 /** Each part prints what it shows and says whether it went well. */
 async function tour(lab: Lab, terminal: Terminal, signal: AbortSignal): Promise<boolean> {
   const parts: readonly (readonly [string, () => Promise<boolean>])[] = [
-    ['Hosts and pods', async () => show(statusText(lab.report(), terminal))],
+    ['Hosts and pods', async () => show(labStatusText(lab.report(), terminal))],
     ['Every pod pings every other pod', () => pingEveryPair(lab, terminal)],
     ['Throughput, TCP, from host to host', () => measure(lab, signal)],
     ['Leases, and the forwarding table of host1', async () => showLeases(lab)],

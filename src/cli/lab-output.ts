@@ -8,7 +8,7 @@ import type { PingResult } from '../lab/ping.ts'
 import { LAB_DEFAULTS } from '../lab/plan.ts'
 import { formatBitrate, mark, type Terminal, table } from './table.ts'
 
-export function statusText(report: LabReport, terminal: Terminal): string {
+export function labStatusText(report: LabReport, terminal: Terminal): string {
   const hosts = table(
     ['HOST', 'DATAPLANE', 'DRIVER', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
     report.hosts.map((host) => [

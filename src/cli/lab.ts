@@ -23,7 +23,7 @@ import {
 } from '../lab/plan.ts'
 import { interruption } from './interruption.ts'
 import { demoCommand } from './lab-demo.ts'
-import { iperfText, pingMatrix, pingText, statusText, suggestions } from './lab-output.ts'
+import { iperfText, labStatusText, pingMatrix, pingText, suggestions } from './lab-output.ts'
 import { terminalOf } from './table.ts'
 
 type Output = 'text' | 'json'
@@ -128,7 +128,7 @@ function upCommand(): Command {
     .action(async (flags: UpFlags) => {
       const signal = interruption()
       const lab = await Lab.up(labOptions(flags), { progress, signal })
-      show(flags, lab.report(), () => statusText(lab.report(), terminalOf(process.stdout)))
+      show(flags, lab.report(), () => labStatusText(lab.report(), terminalOf(process.stdout)))
       if (flags.output === 'text') process.stderr.write(`\n${suggestions(lab.report())}`)
       await immediate() // a failed write is known by now
       // Nobody has been told of this lab.
@@ -153,7 +153,7 @@ function labOptions(flags: UpFlags): LabOptions {
 function statusCommand(): Command {
   return subcommand('status', 'hosts, daemons, pods and faults').action((flags: CommonFlags) => {
     const report = Lab.open(flags.name).report()
-    show(flags, report, () => statusText(report, terminalOf(process.stdout)))
+    show(flags, report, () => labStatusText(report, terminalOf(process.stdout)))
     if (report.hosts.some((host) => host.status?.state !== 'ready')) process.exitCode = EXIT.failed
   })
 }

@@ -15,7 +15,7 @@ import { chainsOfIptables, chainsOfNft, type FilterProgram, type FirewallChain }
 import { readSystem, storageProblem } from './gather-system.ts'
 import { lookAtLargePackets } from './large-packets.ts'
 import { askNodeView, type NodeView } from './node-view.ts'
-import { placeOf, realTools } from './place.ts'
+import { ladderPlaceOf, realTools } from './place.ts'
 import { parseManaged, parsePorts } from './program-output.ts'
 import { socketAnswers } from './socket-answer.ts'
 
@@ -98,7 +98,7 @@ async function readNetwork(underlay: string | undefined, lookHere: LookHere) {
 }
 
 async function askForLargePackets(view: NodeView) {
-  const place = await placeOf(view.status)
+  const place = await ladderPlaceOf(view.status)
   return place === null ? [] : lookAtLargePackets(view, place, realTools(view.status))
 }
 

@@ -69,6 +69,36 @@ export const namesSayWhatIsInside: Rule = (files) =>
     .filter(({ path }) => /(^|\/)(utils?|helpers?|common|types|misc)(\.|\/)/.test(path))
     .map(({ path }) => `${path}: a name that says nothing`)
 
+/** Wire files are alike on purpose: `parse`, `emit`, `FIELDS`. */
+const SHARES_NAMES = /^dataplane\/wire\//
+const DECLARES = /^(Class|Function|TSInterface|TSTypeAlias|Variable)Declaration$/
+
+/** `src` and `dataplane` are counted apart: they see each other through dataplane/index.ts alone. */
+export const aNameStandsForOneThing: Rule = (files) => {
+  const holders = new Map<string, string>()
+  const counted = files.filter((file) => /^(src|dataplane)\//.test(file.path) && isParsed(file))
+  return counted
+    .filter(({ path }) => !SHARES_NAMES.test(path))
+    .flatMap((file) =>
+      exportsOf(file).flatMap((name) => {
+        const key = `${file.path.split('/')[0]} ${name}`
+        const holder = holders.get(key) ?? file.path
+        holders.set(key, holder)
+        return holder === file.path ? [] : [`${file.path}: ${name} is another thing in ${holder}`]
+      }),
+    )
+}
+
+/** Names that a file declares and exports; what it only passes on is declared elsewhere. */
+function exportsOf(file: SourceFile): string[] {
+  return (syntaxTree(file).body as SyntaxNode[]).flatMap((statement) => {
+    const declared = statement.type === 'ExportNamedDeclaration' ? (statement.declaration as SyntaxNode | null) : null
+    if (declared === null || !DECLARES.test(declared.type)) return []
+    const declarators = declared.type === 'VariableDeclaration' ? (declared.declarations as SyntaxNode[]) : [declared]
+    return declarators.map(({ id }) => nameOf(id))
+  })
+}
+
 /** Which folders of the dataplane each of its folders may import; itself always. */
 const DATAPLANE_MAY: Readonly<Record<string, readonly string[]>> = {
   wire: ['drop-reason.ts', 'memory'],

@@ -1,6 +1,6 @@
 // How the lab's results read, on terminals of every kind.
 import { describe, expect, test } from 'vitest'
-import { invocation, iperfText, pingMatrix, pingText, statusText, suggestions } from '../../../src/cli/lab-output.ts'
+import { invocation, iperfText, labStatusText, pingMatrix, pingText, suggestions } from '../../../src/cli/lab-output.ts'
 import { formatBitrate, mark, shown, table, terminalOf } from '../../../src/cli/table.ts'
 import type { LabReport } from '../../../src/lab/lab.ts'
 import { LAB_DEFAULTS, planLab } from '../../../src/lab/plan.ts'
@@ -109,7 +109,7 @@ describe('the status of a lab', () => {
     } as never
   }
   const text = (...hosts: never[]) =>
-    statusText({ name: 'lab', options: LAB_DEFAULTS, hosts, pods: [], faults: [] }, PLAIN)
+    labStatusText({ name: 'lab', options: LAB_DEFAULTS, hosts, pods: [], faults: [] }, PLAIN)
 
   test('lists why packets were dropped, most frequent first', () => {
     const drops = { 'outbound.dropped.no-route': 2, 'inbound.dropped.too-big': 0, 'outbound.dropped-bytes.no-route': 9 }

@@ -210,7 +210,11 @@ describe('docs are in step', () => {
   })
 
   test('links between documents lead somewhere', () => {
-    expect(deadLinks([file('docs/a.md', '[x](planted.md#y) [z](https://example.net) [self](#here)')])).toHaveLength(1)
+    const target = file('docs/b.md', '# Why `so`?', '<a id="id"></a>')
+    const good = '[z](https://example.net#z) [b](b.md) [heading](b.md#why-so) [id](b.md#id) [self](#here)\n## Here'
+    expect(deadLinks([file('docs/a.md', good), target])).toEqual([])
+    const bad = '[x](planted.md) [x](planted.md#y) [x](b.md#planted) [self](#planted)'
+    expect(deadLinks([file('docs/a.md', bad), target])).toHaveLength(4)
     expect(deadLinks(FILES)).toEqual([])
   })
 })

@@ -1,4 +1,5 @@
 // How doctor's report reads: as text, quiet when all is well, or as JSON with a version.
+import { counted } from '../counted.ts'
 import type { BundledFile } from '../doctor/bundle.ts'
 import { type Finding, GROUPS, type Severity } from '../doctor/finding.ts'
 import type { MatrixRow, TunnelRow } from '../doctor/peer-matrix.ts'
@@ -75,13 +76,10 @@ function matrixText(peers: readonly MatrixRow[], terminal: Terminal): string {
 function closingLine(report: DoctorReport, verbose: boolean): string {
   const { errors, warnings, unseen } = summaryOf(report)
   const looked = new Set(report.findings.map(({ check }) => check)).size
-  const blind = unseen === 0 || verbose ? '' : `; ${unseen} things could not be looked at (-v says which and why)`
+  const blind =
+    unseen === 0 || verbose ? '' : `; ${counted(unseen, 'thing')} could not be looked at (-v says which and why)`
   if (errors + warnings === 0) return `nothing wrong found in ${looked} checks${blind}\n`
   return `${counted(errors, 'error')}, ${counted(warnings, 'warning')} in ${looked} checks${blind}\n`
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`
 }
 
 /** What a bundle holds, for whoever is about to send it. */

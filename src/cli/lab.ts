@@ -1,13 +1,16 @@
 // `flannelette lab`: several hosts with pods on this machine. Words to calls of src/lab/lab.ts, results to text or
 // JSON.
+
 import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { DRIVERS } from '../config/flag-table.ts'
+import { counted } from '../counted.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { inNamespace } from '../host/command.ts'
 import { describeFault, type Fault, parsePercent } from '../lab/faults.ts'
+import { withOwnProgram } from '../lab/inside.ts'
 import type { IperfOptions } from '../lab/iperf.ts'
 import { Lab } from '../lab/lab.ts'
 import type { AddressFamily } from '../lab/ping.ts'
@@ -42,6 +45,7 @@ const EXAMPLES = `Examples:
   flannelette lab ping all                             every pair of pods; with -6 by IPv6
   flannelette lab iperf pod1.1 pod3.1 --time 5
   flannelette lab exec pod1.1 -- ip route
+  flannelette lab exec host1 -- flannelette status
   flannelette lab fault loss 1                         1 % of the packets between hosts
   flannelette lab heal
   flannelette lab down
@@ -163,7 +167,7 @@ function execCommand(): Command {
     .argument('<member>', 'host1, pod1.1, switch, …')
     .argument('<command...>', 'the program and its arguments, after --')
     .action(async (member: string, words: string[], flags: CommonFlags) => {
-      process.exitCode = await runInside(Lab.enter(flags.name).namespace(member), words)
+      process.exitCode = await runInside(Lab.enter(flags.name).namespace(member), withOwnProgram(words))
     })
 }
 
@@ -315,7 +319,7 @@ function healCommand(): Command {
 function downCommand(): Command {
   return subcommand('down', 'remove the lab: daemons, namespaces, files').action(async (flags: CommonFlags) => {
     const removed = await Lab.down(flags.name)
-    const text = `removed ${removed.daemons} daemons and ${removed.namespaces} namespaces\n`
+    const text = `removed ${counted(removed.daemons, 'daemon')} and ${counted(removed.namespaces, 'namespace')}\n`
     show(flags, removed, () => (removed.namespaces === 0 && !removed.files ? `no lab "${flags.name}"\n` : text))
   })
 }

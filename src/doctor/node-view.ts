@@ -56,7 +56,7 @@ export async function askNodeView(stateDirectory: string): Promise<NodeView> {
 }
 
 /** Reads what is there; never fails. */
-export function readNodeView(stateDirectory: string): NodeView {
+function readNodeView(stateDirectory: string): NodeView {
   try {
     const status = readStatusFile(stateDirectory)
     const alive = status.state !== 'stopping' && isDaemon(status.pid)

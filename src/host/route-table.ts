@@ -48,7 +48,7 @@ export function routeTable(where: Pick<CommandOptions, 'namespace'> = {}): Route
 }
 
 /** One JSON list a line, each answer named by the address that was asked for. */
-export function parseWays(text: string): ReadonlyMap<string, RouteInfo> {
+function parseWays(text: string): ReadonlyMap<string, RouteInfo> {
   const ways = new Map<string, RouteInfo>()
   for (const line of text.split('\n')) {
     if (!line.startsWith('[')) continue

@@ -26,10 +26,10 @@ export async function openOverlayDevice(
   return openTunQueues(name, queues, options)
 }
 
-/** Lets the device outlive the process, or not. Returns 0 or -errno. */
-export async function keepOverlayDevice(fd: number, keep: boolean): Promise<number> {
+/** Lets the device outlive the process. Returns 0 or -errno. */
+export async function keepOverlayDevice(fd: number): Promise<number> {
   const { setPersistent } = await import('../io/linux/tun.ts')
-  return setPersistent(fd, keep)
+  return setPersistent(fd, true)
 }
 
 /** MTU of a network device in bytes, or -errno (-ENODEV: there is none of that name). */

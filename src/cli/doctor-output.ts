@@ -22,6 +22,7 @@ export interface DoctorSummary {
   readonly unseen: number
 }
 
+/** Findings by gravity. `healthy`: no error, and with `strict` no warning either; it decides the exit code. */
 export function summaryOf({ findings, strict }: DoctorReport): DoctorSummary {
   const count = (severity: Severity) => findings.filter((one) => one.severity === severity).length
   const [errors, warnings, unseen] = [count('error'), count('warning'), count('unseen')]

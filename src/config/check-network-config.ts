@@ -126,6 +126,7 @@ const MOST_ROUNDS = 40
 /** Keys of an object that are complained of one by one; how many more there are is said once. */
 const MOST_ODD_KEYS = 20
 
+/** Everything that is wrong with the text of a network config, and what it comes to; whatever the text, nothing is thrown. */
 export function checkNetworkConfig(source: string): ConfigReport {
   let document: JsonNode
   try {

@@ -149,6 +149,7 @@ function textOf(lease: Lease): string {
   return text
 }
 
+/** A lease as it stands in `lease.json` and `leases.json`. */
 export function toWritten(lease: Lease): WrittenLease {
   return { Key: formatSubnetKey(lease), Content: formatLeaseFile(lease) }
 }

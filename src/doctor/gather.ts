@@ -39,6 +39,7 @@ const SAMPLE_MS = 1300
 /** Time that a program may take, milliseconds. */
 const PROGRAM_MS = 5000
 
+/** Looks at everything that checks judge. What cannot be looked at is a fact with its reason, and nothing is thrown. */
 export async function gatherFacts(options: GatherOptions): Promise<Facts> {
   const view = await askNodeView(options.stateDirectory)
   const pid = view.alive ? (view.status?.pid ?? null) : null

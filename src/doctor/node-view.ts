@@ -5,7 +5,7 @@ import { apiSocketOf } from '../daemon/daemon-words.ts'
 import type { PeerState } from '../daemon/peer-watch.ts'
 import { StateDirectory } from '../daemon/state-directory.ts'
 import { type DaemonStatus, type LeaseStatus, leaseStatus, type PeerStatus } from '../daemon/status-file.ts'
-import { askDaemon, readStatusFile, StatusProblem, statusIn } from '../daemon/status-source.ts'
+import { askStatus, readStatusFile, StatusProblem } from '../daemon/status-source.ts'
 import { silentLog } from '../log.ts'
 
 /** A peer as the status has it; what passed between it and this node where somebody counts that. */
@@ -46,7 +46,7 @@ export async function askNodeView(stateDirectory: string): Promise<NodeView> {
   if (view.status !== null && !view.alive) return view
   try {
     const socket = apiSocketOf(view.status?.pid ?? null, stateDirectory)
-    const status = statusIn(await askDaemon<unknown>(socket, '/status', ANSWER_LIMIT_MS))
+    const status = await askStatus(socket, ANSWER_LIMIT_MS)
     return { stateDirectory, status, statusProblem: '', alive: true, answers: true, peers: status.peers }
   } catch (error) {
     if (error instanceof StatusProblem) return view // a daemon of another version: its file says as much

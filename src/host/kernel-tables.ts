@@ -27,6 +27,10 @@ export interface CarriedFamilies {
   readonly ipv6: boolean
 }
 
+/**
+ * The tables of one device, by `ip` and `bridge`.
+ * @throws FlanneletteError `host-command`, from its functions, when these cannot run
+ */
 export function kernelTables(
   device: string,
   carried: CarriedFamilies,

@@ -23,6 +23,7 @@ export function ringOnRoutes(ring: () => void): Doorbell {
   return ringOnChanges(ring, { objects: ['link', 'address', 'route'] })
 }
 
+/** The main table, by `ip`. @throws FlanneletteError `host-command`, from its functions, when that cannot run */
 export function routeTable(where: Pick<CommandOptions, 'namespace'> = {}): RouteTable {
   const families = ipFamilies()
   return {

@@ -18,7 +18,8 @@ export interface LabPlace {
 const NAMESPACES = '/run/netns'
 
 /** The lab's host whose network this process has, `null` outside any. */
-export function labAround(namespace: string | null = currentNamespace()): LabPlace | null {
+export function labAround(): LabPlace | null {
+  const namespace = currentNamespace()
   if (namespace === null) return null
   for (const lab of labNames()) {
     const hosts = readLabState(lab)?.hosts ?? []

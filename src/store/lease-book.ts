@@ -127,6 +127,7 @@ function isSameHolding(held: Lease, expected: Lease): boolean {
   return identityOf(held.attributes) === identityOf(expected.attributes) && held.revision === expected.revision
 }
 
+/** The `lease-conflict` of a node that finds another's lease where its own should be. */
 export function conflict(lease: Lease, held: Lease): FlanneletteError {
   const ours = `${nameOf(lease)} (ours: ${identityInWords(lease.attributes)}, revision ${lease.revision})`
   const theirs = `${nameOf(held)} of ${identityInWords(held.attributes)}, revision ${held.revision}`

@@ -2,15 +2,13 @@
 // protocol, rules by their chains and tables. Read here as commands that take it away; nothing here changes anything.
 import type { Prefix } from '../../dataplane/index.ts'
 import { deleteBlackhole } from './blackhole-route.ts'
-import { attempt, type CommandOptions, commandFailure } from './command.ts'
+import { attempt, commandFailure, type InNamespace } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
 import { type AddressInfo, batch, batchEach, type LinkInfo, type RouteInfo, showFamilies, showJson } from './ip.ts'
 import { liesWithin } from './network-overlap.ts'
 import { deleteRoute } from './route-place.ts'
 import { DEVICE_ALIAS, isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 export interface LeftBehind {
   /** In the order in which they work: rules, routes, then the devices. */

@@ -1,8 +1,7 @@
 // The kernel's routes as peers' routes need them, behind a small interface: the real table through iproute2, another one
 // in tests.
 import { formatPrefix, type Prefix } from '../../dataplane/index.ts'
-import type { CommandOptions } from './command.ts'
-import { attempt } from './command.ts'
+import { attempt, type InNamespace } from './command.ts'
 import { type BatchFailure, batchEach, ipFamilies, type RouteInfo, showJson } from './ip.ts'
 import { type Doorbell, ringOnChanges } from './ip-monitor.ts'
 
@@ -24,7 +23,7 @@ export function ringOnRoutes(ring: () => void): Doorbell {
 }
 
 /** The main table, by `ip`. @throws FlanneletteError `host-command`, from its functions, when that cannot run */
-export function routeTable(where: Pick<CommandOptions, 'namespace'> = {}): RouteTable {
+export function routeTable(where: InNamespace = {}): RouteTable {
   const families = ipFamilies()
   return {
     read: async (networks) => {

@@ -1,6 +1,6 @@
 // Rules by iptables or ip6tables, of either variant: read by `-S`, written by iptables-restore, which changes a table
 // in one step and leaves what it was not told of alone. The lock that all users of these programs share is waited for.
-import { attempt, type CommandOptions, commandFailure, run } from '../command.ts'
+import { attempt, commandFailure, type InNamespace, run } from '../command.ts'
 import type { Firewall, FirewallCommand } from './firewall.ts'
 import {
   CHAINS,
@@ -15,8 +15,6 @@ import {
   seatsInListing,
 } from './iptables-text.ts'
 import type { Family, RuleSet, RuleSetName } from './rules.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /** Seconds to wait for whoever else is changing rules. */
 const LOCK_PATIENCE_S = 5

@@ -101,15 +101,15 @@ function exportsOf(file: SourceFile): string[] {
 
 /** Which folders of the dataplane each of its folders may import; itself always. */
 const DATAPLANE_MAY: Readonly<Record<string, readonly string[]>> = {
-  wire: ['drop-reason.ts', 'memory'],
-  memory: ['wire'],
-  forwarding: ['wire', 'memory', 'drop-reason.ts'],
-  encap: ['forwarding', 'wire', 'memory', 'drop-reason.ts', 'step.ts'],
+  wire: ['drop-reason.ts'],
+  memory: [],
+  forwarding: ['wire'],
+  encap: ['forwarding', 'wire', 'drop-reason.ts'],
   engine: ['encap', 'forwarding', 'wire', 'memory', 'io', 'drop-reason.ts', 'step.ts'],
-  io: ['wire', 'memory', 'drop-reason.ts', 'step.ts'],
-  middleware: ['io', 'wire', 'memory', 'drop-reason.ts', 'step.ts'],
+  io: ['wire', 'memory', 'drop-reason.ts'],
+  middleware: ['io', 'memory'],
   worker: ['engine', 'encap', 'forwarding', 'wire', 'memory', 'io', 'middleware', 'drop-reason.ts', 'step.ts'],
-  'step.ts': ['forwarding', 'wire', 'drop-reason.ts'],
+  'step.ts': ['forwarding', 'drop-reason.ts'],
   'drop-reason.ts': [],
 }
 /** Native calls have one place, and besides it only the lock of the file store. */

@@ -128,6 +128,7 @@ holds(
     imports('src/cli/run.ts', '../../dataplane/engine/engine.ts'),
     imports('src/cli/run.ts', '../store/file.ts'),
     imports('src/host/overlay-link.ts', '../daemon/daemon.ts'),
+    imports('src/config/flag-table.ts', '../daemon/state-directory.ts'),
     imports('src/daemon/health.ts', '../doctor/facts.ts'),
     imports('src/cli/run.ts', '../../test/support/builders.ts'),
     file('src/cli/lazy.ts', "const a = await import('../../dataplane/wire/udp.ts')"),

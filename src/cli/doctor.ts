@@ -1,8 +1,8 @@
 // `flannelette doctor`: looks at this host, says what is wrong and what to do; changes nothing.
 import { Command, Option } from 'commander'
+import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { meantDaemon } from '../daemon/meant-daemon.ts'
-import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { writeBundle } from '../doctor/bundle.ts'
 import { examine } from '../doctor/checks/all.ts'
 import type { Facts } from '../doctor/facts.ts'

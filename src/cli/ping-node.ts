@@ -1,8 +1,8 @@
 // `flannelette ping NODE`: the way to a node as a ladder, each rung with its verdict, the first that fails explained.
 import { setMaxListeners } from 'node:events'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
 import { meantDaemon } from '../daemon/meant-daemon.ts'
-import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { climb } from '../doctor/ladder.ts'
 import { askNodeView } from '../doctor/node-view.ts'
 import { ladderPlaceOf, realTools } from '../doctor/place.ts'

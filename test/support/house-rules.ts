@@ -117,7 +117,7 @@ const MAY_CALL_NATIVE = /^dataplane\/io\/linux\/|^src\/store\/file-lock\.ts$/
 const CONCRETE_STORE = /^src\/store\/(etcd|kube|file|memory)(-store)?\.ts$/
 const NAMES_STORES = /^src\/(store|daemon\/daemon\.ts$)/
 /** What the daemon is made of must not know it, nor it those who look at it. */
-const BELOW_DAEMON = /^src\/(host|lease|store)\//
+const BELOW_DAEMON = /^src\/(config|host|lease|store)\//
 const ABOVE_DAEMON = /^src\/(cli|doctor|lab)\//
 const DATAPLANE_PACKAGES = /^(node:|koffi$)/
 

@@ -9,9 +9,9 @@ import {
   type ChainText,
   chainsOf,
   chainText,
+  planRepair,
   printedForm,
   type Repair,
-  repair,
   seatsInListing,
 } from './iptables-text.ts'
 import type { Family, RuleSet, RuleSetName } from './rules.ts'
@@ -124,7 +124,7 @@ export class Iptables implements Firewall {
     for (const { place, wanted } of places) {
       if (wanted === 'as it is' || (wanted === null && !(await this.#mayHold(place.table)))) continue
       const listed = wanted === null ? null : (this.#printed.get(place) ?? wanted)
-      const found = repair(place, wanted, await this.#list(place), listed)
+      const found = planRepair(place, wanted, await this.#list(place), listed)
       if (found.faults.length > 0) repairs.push({ ...found, place, wanted })
     }
     return repairs

@@ -27,7 +27,15 @@ export function labStatusText(report: LabReport, terminal: Terminal): string {
     report.pods.map((pod) => [pod.name, pod.host, pod.address, ...(pod.ipv6Address === null ? [] : [pod.ipv6Address])]),
   )
   const faults = report.faults.length === 0 ? 'none' : report.faults.map(describeFault).join(', ')
-  return `${hosts}${dropsText(report.hosts)}\n${pods}\nfaults: ${faults}\n`
+  return `${hosts}${choicesText(report.hosts)}${dropsText(report.hosts)}\n${pods}\nfaults: ${faults}\n`
+}
+
+/** What hosts that choose their dataplane have taken, and why. */
+function choicesText(hosts: readonly HostReport[]): string {
+  const chosen = hosts.flatMap(({ name, dataplane, status }) =>
+    dataplane === 'auto' && status?.dataplaneWhy ? [`${name}: ${status.dataplane} (${status.dataplaneWhy})\n`] : [],
+  )
+  return chosen.length === 0 ? '' : `\n${chosen.join('')}`
 }
 
 /** Why packets were dropped, most frequent first; nothing when none were. */

@@ -111,6 +111,16 @@ describe('the status of a lab', () => {
   const text = (...hosts: never[]) =>
     labStatusText({ name: 'lab', options: LAB_DEFAULTS, hosts, pods: [], faults: [] }, PLAIN)
 
+  test('says which dataplane a host has chosen, and why', () => {
+    const status = { state: 'ready', dataplane: 'userspace', driver: 'offload', peers: [], counters: {} }
+    const why = 'auto: this kernel has no vxlan devices'
+    const chooser = { ...(host('host2', {}) as object), dataplane: 'auto', status: { ...status, dataplaneWhy: why } }
+    const told = text(host('host1', {}), chooser as never)
+    expect(told).toMatch(/^host2 +userspace +offload /m)
+    expect(told).toContain('\n\nhost2: userspace (auto: this kernel has no vxlan devices)\n')
+    expect(text(host('host1', {}))).not.toContain('host1:')
+  })
+
   test('lists why packets were dropped, most frequent first', () => {
     const drops = { 'outbound.dropped.no-route': 2, 'inbound.dropped.too-big': 0, 'outbound.dropped-bytes.no-route': 9 }
     const lines = text(host('host1', drops), host('host2', { 'inbound.dropped.vni-unknown': 12 })).split('\n')

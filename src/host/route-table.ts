@@ -1,7 +1,8 @@
 // The kernel's routes as peers' routes need them, behind a small interface: the real table through iproute2, another one
 // in tests.
 import { formatPrefix, type Prefix } from '../../dataplane/index.ts'
-import { attempt, type InNamespace } from './command.ts'
+import type { CommandOptions } from './command.ts'
+import { attempt } from './command.ts'
 import { type BatchFailure, batchEach, ipFamilies, type RouteInfo, showJson } from './ip.ts'
 import { type Doorbell, ringOnChanges } from './ip-monitor.ts'
 
@@ -22,8 +23,7 @@ export function ringOnRoutes(ring: () => void): Doorbell {
   return ringOnChanges(ring, { objects: ['link', 'address', 'route'] })
 }
 
-/** The main table, by `ip`. @throws FlanneletteError `host-command`, from its functions, when that cannot run */
-export function routeTable(where: InNamespace = {}): RouteTable {
+export function routeTable(where: Pick<CommandOptions, 'namespace'> = {}): RouteTable {
   const families = ipFamilies()
   return {
     read: async (networks) => {
@@ -48,7 +48,7 @@ export function routeTable(where: InNamespace = {}): RouteTable {
 }
 
 /** One JSON list a line, each answer named by the address that was asked for. */
-function parseWays(text: string): ReadonlyMap<string, RouteInfo> {
+export function parseWays(text: string): ReadonlyMap<string, RouteInfo> {
   const ways = new Map<string, RouteInfo>()
   for (const line of text.split('\n')) {
     if (!line.startsWith('[')) continue

@@ -15,7 +15,7 @@ export const UNDERLAY_PORT = 8472
 const NOWHERE = '203.0.113.9'
 const SLOTS = 16
 /** Looks, 5 ms apart, for datagrams that are still under way. */
-const PATIENCE = 200
+const PATIENCE = 2000
 
 /** Two sockets that reach each other, at {@link NEAR} and {@link FAR}, and the memory that both use. */
 export interface SocketHarness {

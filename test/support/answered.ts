@@ -28,7 +28,8 @@ export function pingsIn(output: string): { readonly sent: number; readonly answe
 export async function sentUntilAnswered(namespace: string, to: string, count: number): Promise<number> {
   const { stdout, stderr } = await attempt(pingWords(to, count), { namespace, timeoutMs: 60_000 })
   const { sent, answered } = pingsIn(stdout)
-  if (answered.join() !== numbersTo(count).join()) throw new Error(`not all of ${count} are answered: ${stdout}${stderr}`)
+  if (answered.join() !== numbersTo(count).join())
+    throw new Error(`not all of ${count} are answered: ${stdout}${stderr}`)
   return sent
 }
 

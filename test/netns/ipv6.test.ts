@@ -32,7 +32,7 @@ import { startTransfer } from '../support/transfer.ts'
 const SUBNET = (host: number) => `fd00:10:244:${host}::`
 const FIRST_LABEL = 0x1000
 /** Statuses are written once a second: so many looks see two of them. */
-const QUIET_LOOKS = 10
+const QUIET_LOOKS = 7
 const LOOKS = { timeout: 30_000, interval: 300 }
 /** What somebody took away, milliseconds. */
 const BACK_WITHIN_MS = 5000

@@ -26,7 +26,7 @@ export function pingsIn(output: string): { readonly sent: number; readonly answe
 
 /** As {@link answered} with nothing asked once more: how many requests were sent for the first `count`, all answered. */
 export async function sentUntilAnswered(namespace: string, to: string, count: number): Promise<number> {
-  const { stdout, stderr } = await attempt(pingWords(to, count), { namespace, timeoutMs: 60_000 })
+  const { stdout, stderr } = await attempt(pingWords(to, count, ['-i', '0.05']), { namespace, timeoutMs: 60_000 })
   const { sent, answered } = pingsIn(stdout)
   if (answered.join() !== numbersTo(count).join())
     throw new Error(`not all of ${count} are answered: ${stdout}${stderr}`)

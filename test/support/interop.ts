@@ -66,31 +66,18 @@ export function describeInterop(options: InteropOptions): void {
       expect(results.filter(({ sent, received }) => sent !== PINGS || received !== sent)).toEqual([])
     })
 
+    const told = `${underlay} ${checksum}`
     test.each(directions)('carries TCP from %s to %s', async (from, to) => {
       const measure = async () => {
         const { bitsPerSecond } = await lab().iperf(from, to, { seconds, family })
-        console.log(`${underlay} ${checksum} ${from} → ${to}: TCP ${(bitsPerSecond / 1e9).toFixed(2)} Gbit/s`)
+        console.log(`${told} ${from} → ${to}: TCP ${(bitsPerSecond / 1e9).toFixed(2)} Gbit/s`)
         return bitsPerSecond
       }
       await expect.poll(measure, AGAIN).toBeGreaterThan(LEAST_TCP[driver])
     })
 
-    test.each(directions)(
-      'carries 100 Mbit/s of UDP from %s to %s with at most a thousandth lost',
-      async (from, to) => {
-        const load = { lab: lab(), from, to, seconds, family }
-        const reported = await lossByIperf(load)
-        const tell = (share: number, by: string) =>
-          console.log(`${underlay} ${checksum} ${from} → ${to}: UDP ${(100 * share).toFixed(3)} % lost ${by}`)
-        tell(reported, 'by iperf3')
-        if (reported <= LARGEST_LOSS) return
-        const measure = async () => {
-          const exact = await exactLoss(load)
-          tell(exact, 'by the network')
-          return exact
-        }
-        await expect.poll(measure, AGAIN).toBeLessThanOrEqual(LARGEST_LOSS)
-      },
+    test.each(directions)('carries 100 Mbit/s of UDP from %s to %s with at most a thousandth lost', (from, to) =>
+      expectNoLoss({ lab: lab(), from, to, seconds, family }, told),
     )
 
     test.each(directions)('brings the very bytes from %s to %s', async (from, to) => {
@@ -116,6 +103,20 @@ interface UdpLoad {
   readonly to: string
   readonly seconds: number
   readonly family: AddressFamily
+}
+
+async function expectNoLoss(load: UdpLoad, told: string): Promise<void> {
+  const tell = (share: number, by: string) =>
+    console.log(`${told} ${load.from} → ${load.to}: UDP ${(100 * share).toFixed(3)} % lost ${by}`)
+  const reported = await lossByIperf(load)
+  tell(reported, 'by iperf3')
+  if (reported <= LARGEST_LOSS) return
+  const measure = async () => {
+    const exact = await exactLoss(load)
+    tell(exact, 'by the network')
+    return exact
+  }
+  await expect.poll(measure, AGAIN).toBeLessThanOrEqual(LARGEST_LOSS)
 }
 
 /** Share of datagrams that never reached the receiver's socket; all of them when iperf3 did not get to sending at its rate. */

@@ -172,6 +172,13 @@ describe('hosts with a tunnel of each family', () => {
     // The policy alone is no fault: our own rules accept the network.
     await shell(`ip -6 route add fd00:10:244:3::/64 dev eth0; ip6tables -I INPUT -p udp --dport ${PORT} -j DROP
       ip6tables -P FORWARD DROP`)
+    // The daemon sees the route as well, and doctor says what it makes of it.
+    const ways = () =>
+      lab()
+        .host('host1')
+        .status!.peers.flatMap((peer) => peer.ways ?? [])
+    const lost = () => ways().flatMap(({ subnet, way }) => (way === 'none' ? [subnet] : []))
+    await eventually(() => expect(lost()).toEqual(['fd00:10:244:3::/64']))
     const { json } = await askInHost(lab(), 'host1', 'doctor')
     const bad = (json.findings as { severity: string; message: string }[]).filter(
       ({ severity }) => severity === 'error',
@@ -181,6 +188,7 @@ describe('hosts with a tunnel of each family', () => {
       expect.stringMatching(
         /^fd00:10:244:3::\/64 of the pod network leads to eth0, .* 192\.168\.56\.13 are not reached/,
       ),
+      expect.stringMatching(/^no route leads to fd00:10:244:3::\/64 .*a route that is not ours is in the way/),
     ])
   })
 

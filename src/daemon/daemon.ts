@@ -29,7 +29,7 @@ import { OwnIdentities } from './identity-claim.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
 import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
-import { placeOf, Seat } from './seats.ts'
+import { Seat, seatPlaceOf } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 import { ToldPeers } from './told-peers.ts'
 import { UserspaceDataplane, type UserspaceOptions } from './userspace-dataplane.ts'
@@ -68,7 +68,7 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     dataplane,
     state,
     hostWork: hostIntegration(options, clock, log, seat),
-    claimPlace: (outline) => seat.announce(placeOf(outline, dataplane.kind)),
+    claimPlace: (outline) => seat.announce(seatPlaceOf(outline, dataplane.kind)),
     ipMasq: options.ipMasq,
     clock,
     log,

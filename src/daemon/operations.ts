@@ -2,7 +2,7 @@
 // systemd. One place, so that all of them say the same; none of them touches what it looks at.
 import { join } from 'node:path'
 import type { Clock, Timer } from '../clock.ts'
-import type { Endpoint, RunOptions } from '../config/options.ts'
+import type { ListenAddress, RunOptions } from '../config/options.ts'
 import type { Dataplane } from '../host/dataplane.ts'
 import type { Pending } from '../host/pending.ts'
 import type { Log } from '../log.ts'
@@ -57,7 +57,7 @@ export class Operations {
       traceable,
       status: () => this.#status(),
     })
-    const health: Endpoint | null =
+    const health: ListenAddress | null =
       options.healthzPort === 0 ? null : { host: options.healthzIp, port: options.healthzPort }
     this.#probes = new ProbeServer({
       listeners: listenersOf(health, options.metricsAddress ?? null),

@@ -67,7 +67,7 @@ export interface Neighbour extends SeatFiles {
 type Note = Omit<Neighbour, 'number'>
 
 /** What a node uses, as far as it is known before its lease. */
-export function placeOf(outline: VtepOutline, dataplane: string): SeatPlace {
+export function seatPlaceOf(outline: VtepOutline, dataplane: string): SeatPlace {
   const { deviceName, ipv6Device, network, ipv6Network, underlayAddress, port } = outline
   const addresses = [underlayAddress, ...(ipv6Device === undefined ? [] : [ipv6Device.underlayAddress])]
   return {

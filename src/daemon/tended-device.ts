@@ -37,7 +37,7 @@ export class TendedDevice {
 
   /** Lets it outlive the process: only what works may. */
   async keep(): Promise<void> {
-    await keepOverlayDevice(this.#queues[0]!.fd, true)
+    await keepOverlayDevice(this.#queues[0]!.fd)
   }
 
   async close(): Promise<void> {
@@ -95,7 +95,7 @@ export class TendedDevice {
     const opened = await openDevice(local.deviceName, this.#wishes, this.#log)
     try {
       await dress(local)
-      await keepOverlayDevice(opened[0]!.fd, true)
+      await keepOverlayDevice(opened[0]!.fd)
     } catch (error) {
       await closeAll(opened)
       throw error

@@ -46,7 +46,7 @@ export interface IperfResult {
 const FIRST_PORT = 5201
 /** Measurements towards one member that may run at the same time. */
 const PORTS = 20
-const SERVER_START_MS = 5_000
+const SERVER_START_MS = 20_000
 const BITRATE = /^\d+(\.\d+)?[kmgt]?$/i
 
 /**
@@ -196,6 +196,7 @@ export interface IperfReport {
   readonly end?: { readonly sum?: IperfSum; readonly sum_sent?: IperfSum; readonly sum_received?: IperfSum }
 }
 
+/** What `iperf3 --json` wrote; `null` for anything that is no JSON, as its words when it cannot start. */
 export function parseReport(output: string): IperfReport | null {
   try {
     return JSON.parse(output) as IperfReport

@@ -15,7 +15,8 @@ export const UNDERLAY_PORT = 8472
 const NOWHERE = '203.0.113.9'
 const SLOTS = 16
 /** Looks, 5 ms apart, for datagrams that are still under way. */
-const PATIENCE = 200
+const PATIENCE = 2000
+const LONGEST_PAUSE_MS = 2000
 
 /** Two sockets that reach each other, at {@link NEAR} and {@link FAR}, and the memory that both use. */
 export interface SocketHarness {
@@ -195,11 +196,17 @@ function datagramRules(exchange: () => Exchange): void {
 
   test('more of them than slots are received in several calls, in order', async () => {
     const sent = Array.from({ length: 40 }, (_, n) => frame(50 + n, n, { alone: true }))
-    await exchange().sent(...sent)
-    await exchange().harness.later?.arrive(sent.length)
-    const first = exchange().harness.far.receive(exchange().slots)
-    expect(first).toBe(exchange().harness.oneByOne === true ? 1 : SLOTS)
-    expect(bytesOf(exchange().receive())).toEqual(bytesOf(sent).slice(first))
+    const full = exchange().harness.oneByOne === true ? 1 : SLOTS
+    let first = 0
+    // The kernel may hand over on another CPU, which is busy: then not all are there yet.
+    for (let pauseMs = 0; first !== full && pauseMs < LONGEST_PAUSE_MS; pauseMs = 2 * pauseMs + 5) {
+      await exchange().sent(...sent)
+      await exchange().harness.later?.arrive(sent.length)
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      first = exchange().harness.far.receive(exchange().slots)
+      expect(bytesOf(await exchange().arrived(sent.length - Math.max(first, 0)))).toEqual(bytesOf(sent).slice(first))
+    }
+    expect(first).toBe(full)
   })
 }
 

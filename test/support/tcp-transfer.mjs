@@ -2,7 +2,8 @@
 //
 //   tcp-transfer receive PORT                       prints `listening`, then the longest time in which nothing came, in
 //                                                   milliseconds, and the digest of what came
-//   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints the digest of what went; takes so many seconds or more
+//   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints `connected`, then the digest of what went; takes so many
+//                                                   seconds or more, and keeps the last MiB until its input ends
 //
 // A digest line is `BYTES SHA256`. Plain JavaScript, because pods run it as it is.
 import { createCipheriv, createHash, randomBytes } from 'node:crypto'
@@ -33,14 +34,20 @@ async function receive(port) {
   console.log(`${bytes} ${hash.digest('hex')}`)
 }
 
+async function inputEnd() {
+  if (!process.stdin.readableEnded) await once(process.stdin.resume(), 'end')
+}
+
 async function send(host, port, mebibytes, seconds) {
   const socket = connect(port, host)
   await once(socket, 'connect')
+  console.log('connected')
   // A stream cipher over zeros: cheap, and no two stretches are alike.
   const random = createCipheriv('aes-128-ctr', randomBytes(16), randomBytes(16))
   const hash = createHash('sha256')
   const start = performance.now()
   for (let sent = 0; sent < mebibytes; sent++) {
+    if (sent === mebibytes - 1) await inputEnd()
     const chunk = random.update(CHUNK)
     hash.update(chunk)
     if (!socket.write(chunk)) await once(socket, 'drain')

@@ -4,8 +4,11 @@
 // it looks from time to time as well.
 import { type ChildProcess, spawn } from 'node:child_process'
 
-/** How long a program that ended is left alone, milliseconds. */
-const RESTART_MS = 5000
+/** How long a program that ended is left alone, milliseconds: doubled each time, up to the longest. */
+const FIRST_RESTART_MS = 250
+const LONGEST_RESTART_MS = 4000
+/** After a start, milliseconds: by then it listens, and has run well enough for the next pause to be the first again. */
+const SETTLED_MS = 1000
 
 export interface Doorbell {
   stop(): void
@@ -56,15 +59,19 @@ export function sharedDoorbell(objects: readonly string[]) {
 function listen(objects: readonly string[], hear: Hear): Doorbell {
   let child: ChildProcess | null = null
   let timer: NodeJS.Timeout | null = null
+  let settling: NodeJS.Timeout | null = null
+  let pauseMs = FIRST_RESTART_MS
   let stopped = false
   const again = () => {
     if (stopped || timer !== null) return
+    if (settling !== null) clearTimeout(settling)
     timer = setTimeout(() => {
       timer = null
       start()
       hear(null) // for what happened meanwhile
-    }, RESTART_MS)
+    }, pauseMs)
     timer.unref()
+    pauseMs = Math.min(2 * pauseMs, LONGEST_RESTART_MS)
   }
   const start = () => {
     const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', ...objects]
@@ -75,12 +82,17 @@ function listen(objects: readonly string[], hear: Hear): Doorbell {
     child.once('error', again)
     child.once('close', again)
     child.unref()
+    settling = setTimeout(() => {
+      pauseMs = FIRST_RESTART_MS
+      hear(null) // for what happened before it listened
+    }, SETTLED_MS)
+    settling.unref()
   }
   start()
   return {
     stop: () => {
       stopped = true
-      if (timer !== null) clearTimeout(timer)
+      for (const one of [timer, settling]) if (one !== null) clearTimeout(one)
       child?.kill('SIGKILL')
     },
   }

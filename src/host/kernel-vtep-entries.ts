@@ -13,9 +13,9 @@ import {
   type ProgramPlan,
   planProgram,
   planRemoval,
+  programmable,
   subnetRowsOf,
   subnetsOf,
-  twinsAmong,
 } from './kernel-vtep-plan.ts'
 import type { Pending } from './pending.ts'
 
@@ -93,8 +93,8 @@ export class VtepEntries {
 
   async #reconcile(wanted: readonly PeerRow[], cause: string): Promise<void> {
     const { tables, device } = this.#options
-    const failed = new Map(twinsAmong(wanted))
-    const rows = wanted.filter(({ subnet }) => !failed.has(subnet))
+    const { rows, refused } = programmable(wanted)
+    const failed = new Map(refused)
     const present = await tables.read()
     const removal = planRemoval(device, rows, present, this.#macs)
     await this.#remove('ip', removal.routes)

@@ -51,21 +51,66 @@ export function desiredRows(peers: readonly Lease[], local: TunnelEnd): PeerRow[
   })
 }
 
+/** What can be programmed of a set of rows, and why the rest cannot. */
+export interface Programmable {
+  readonly rows: readonly PeerRow[]
+  /** By subnet. */
+  readonly refused: ReadonlyMap<string, string>
+}
+
 /**
- * Subnets, by their rows, that cannot be programmed because a row before them has the same MAC for another address, as
- * copied machines do; with the reason. An FDB entry of the kernel's leads one MAC to one address.
+ * Leaves out what would take the entry of a row before it, pass after pass. An FDB entry leads one MAC to one address, of
+ * which copied machines have two; and a neighbour entry leads one address to one MAC, where leases overlap that begin
+ * alike: 10.244.8.0/22 and 10.244.8.0/24.
  */
-export function twinsAmong(rows: readonly PeerRow[]): ReadonlyMap<string, string> {
-  const holders = new Map<string, PeerRow>()
-  const twins = new Map<string, string>()
-  for (const row of rows) {
-    const holder = holders.get(row.mac) ?? row
-    holders.set(row.mac, holder)
-    if (holder.underlayAddress === row.underlayAddress) continue
-    const why = `its VTEP has the MAC of ${holder.underlayAddress}, ${row.mac}: each node needs its own state directory`
-    for (const { subnet } of subnetRowsOf(row)) twins.set(subnet, why)
+export function programmable(wanted: readonly PeerRow[]): Programmable {
+  const rows: PeerRow[] = []
+  const refused = new Map<string, string>()
+  const macs = new Map<string, PeerRow>()
+  const gateways = new Map<string, SubnetRow>()
+  for (const row of wanted) {
+    const why = twinOf(row, macs.get(row.mac)) ?? overlapOf(row, gateways.get(row.gateway))
+    if (why !== null) {
+      for (const half of subnetRowsOf(row)) refuse(half, why, gateways, refused)
+      continue
+    }
+    macs.set(row.mac, macs.get(row.mac) ?? row)
+    gateways.set(row.gateway, row)
+    rows.push(withoutOverlap(row, gateways, refused))
   }
-  return twins
+  return { rows, refused }
+}
+
+/** Its IPv4 half does not wait for the IPv6 one. */
+function withoutOverlap(row: PeerRow, gateways: Map<string, SubnetRow>, refused: Map<string, string>): PeerRow {
+  if (row.ipv6 === null) return row
+  const why = overlapOf(row.ipv6, gateways.get(row.ipv6.gateway))
+  if (why !== null) {
+    refuse(row.ipv6, why, gateways, refused)
+    return { ...row, ipv6: null }
+  }
+  gateways.set(row.ipv6.gateway, row.ipv6)
+  return row
+}
+
+/** But not by name where two leases claim one subnet: it is programmed, for the first of them. */
+function refuse(
+  { subnet, gateway }: SubnetRow,
+  why: string,
+  gateways: ReadonlyMap<string, SubnetRow>,
+  refused: Map<string, string>,
+): void {
+  if (gateways.get(gateway)?.subnet !== subnet) refused.set(subnet, why)
+}
+
+function twinOf({ mac, underlayAddress }: PeerRow, holder: PeerRow | undefined): string | null {
+  if (holder === undefined || holder.underlayAddress === underlayAddress) return null
+  return `its VTEP has the MAC of ${holder.underlayAddress}, ${mac}: each node needs its own state directory`
+}
+
+function overlapOf({ gateway }: SubnetRow, holder: SubnetRow | undefined): string | null {
+  if (holder === undefined) return null
+  return `its first address ${gateway} is that of ${holder.subnet} too: delete the lease that no running node holds`
 }
 
 function subnetRow(subnet: Prefix): SubnetRow {

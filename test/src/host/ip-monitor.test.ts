@@ -45,6 +45,8 @@ test('every line rings', () => {
 test('what the kernel could not tell rings, whatever lines are wanted, and the program stays', () => {
   let times = 0
   ringOnChanges(() => times++, { objects: ['neigh'], concerns: () => false })
+  vi.advanceTimersByTime(60_000)
+  times = 0
   programs[0]?.stderr.emit('data', Buffer.from('netlink receive error No buffer space available (105)\n'))
   vi.advanceTimersByTime(60_000)
   expect([times, programs.length, programs[0]?.killed]).toEqual([1, 1, false])
@@ -57,11 +59,32 @@ test.each(['error', 'close'])('after its %s another program is begun, once, and 
     program.emit(event, new Error('no buffer space'))
     program.emit('close')
     expect(programs).toHaveLength(round)
-    vi.advanceTimersByTime(5000)
+    vi.advanceTimersToNextTimer()
     expect([programs.length, times()]).toEqual([round + 1, round])
   }
   programs.at(-1)?.stdout.emit('data', 'x')
   expect(times()).toBe(4)
+})
+
+test('one that was killed is back in a moment; one that never runs is tried and rung for every four seconds', () => {
+  const { times } = rung()
+  /** Milliseconds until another one is begun after the last one has ended. */
+  const pause = () => {
+    const [before, since] = [programs.length, Date.now()]
+    programs.at(-1)?.emit('close')
+    while (programs.length === before) vi.advanceTimersToNextTimer()
+    return Date.now() - since
+  }
+  expect(Array.from({ length: 7 }, pause)).toEqual([250, 500, 1000, 2000, 4000, 4000, 4000])
+  expect(times()).toBe(7)
+  vi.advanceTimersByTime(60_000)
+  expect([pause(), pause()]).toEqual([250, 500])
+})
+
+test('what changed before the program listened is rung for once it does', () => {
+  const { times } = rung()
+  vi.advanceTimersByTime(60_000)
+  expect(times()).toBe(1)
 })
 
 test('after a stop nothing is begun and nothing rings', () => {

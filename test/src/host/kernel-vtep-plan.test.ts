@@ -8,8 +8,8 @@ import {
   type PresentRows,
   planProgram,
   planRemoval,
+  programmable,
   subnetRowsOf,
-  twinsAmong,
 } from '../../../src/host/kernel-vtep-plan.ts'
 import type { Lease } from '../../../src/lease/lease.ts'
 import { peerLease } from '../../support/peer-lease.ts'
@@ -242,13 +242,67 @@ describe('a dual-stack peer', () => {
   })
 })
 
-test('of copied machines, which have one MAC, the first gets its rows and the others are named', () => {
-  const copy = peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:02', 'fd00:10:244:4::/64')
-  const moved = peerLease('10.244.5.0/24', '192.0.2.2', '02:00:00:00:00:02')
-  const twins = twinsAmong(desiredRows([HOST2, HOST3, copy, moved], LOCAL))
-  const why = 'its VTEP has the MAC of 192.0.2.2, 02:00:00:00:00:02: each node needs its own state directory'
-  expect([...twins]).toEqual([
-    ['10.244.4.0/24', why],
-    ['fd00:10:244:4::/64', why],
-  ])
+describe('of leases that need one entry', () => {
+  /** Subnets that get rows, and why others do not. */
+  const judged = (...leases: Lease[]) => {
+    const { rows, refused } = programmable(desiredRows(leases, LOCAL))
+    return { programmed: rows.flatMap(subnetRowsOf).map(({ subnet }) => subnet), refused: Object.fromEntries(refused) }
+  }
+
+  test('by the MAC of copied machines the first gets its rows and the others are named', () => {
+    const copy = peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:02', 'fd00:10:244:4::/64')
+    const moved = peerLease('10.244.5.0/24', '192.0.2.2', '02:00:00:00:00:02')
+    const why = 'its VTEP has the MAC of 192.0.2.2, 02:00:00:00:00:02: each node needs its own state directory'
+    expect(judged(HOST2, HOST3, copy, moved)).toEqual({
+      programmed: ['10.244.2.0/24', '10.244.3.0/24', '10.244.5.0/24'],
+      refused: { '10.244.4.0/24': why, 'fd00:10:244:4::/64': why },
+    })
+  })
+
+  test('by a first address that overlapping subnets share it is the same, also of IPv6', () => {
+    const wide = peerLease('10.244.8.0/22', '192.0.2.8', '02:00:00:00:00:08', 'fd00:10:244:8::/64')
+    const narrow = peerLease('10.244.8.0/24', '192.0.2.9', '02:00:00:00:00:09')
+    const half = peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:04', 'fd00:10:244:8::/80')
+    const why = (address: string, holder: string) => {
+      return `its first address ${address} is that of ${holder} too: delete the lease that no running node holds`
+    }
+    expect(judged(wide, narrow, half)).toEqual({
+      programmed: ['10.244.8.0/22', 'fd00:10:244:8::/64', '10.244.4.0/24'],
+      refused: {
+        '10.244.8.0/24': why('10.244.8.0', '10.244.8.0/22'),
+        'fd00:10:244:8::/80': why('fd00:10:244:8::', 'fd00:10:244:8::/64'),
+      },
+    })
+  })
+
+  test('whatever they are, no two rows that are left want another value of one entry', () => {
+    const lease = fc
+      .record({
+        third: fc.constantFrom(8, 9),
+        length: fc.integer({ min: 22, max: 26 }),
+        host: fc.integer({ min: 2, max: 4 }),
+        mac: fc.integer({ min: 2, max: 4 }),
+        half: fc.constantFrom(null, 64, 80),
+      })
+      .map(({ third, length, host, mac, half }) => {
+        const ipv6 = half === null ? undefined : `fd00:10:244:8::/${half}`
+        return peerLease(`10.244.${third}.0/${length}`, `192.0.2.${host}`, `02:00:00:00:00:0${mac}`, ipv6)
+      })
+    fc.assert(
+      fc.property(fc.array(lease, { maxLength: 6 }), (leases) => {
+        const { rows } = programmable(desiredRows(leases, LOCAL))
+        const gateways = rows.flatMap(subnetRowsOf).map(({ gateway }) => gateway)
+        expect(new Set(gateways).size).toBe(gateways.length)
+        const ends = new Set(rows.map(({ mac, underlayAddress }) => `${mac} ${underlayAddress}`))
+        expect(new Set(rows.map(({ mac }) => mac)).size).toBe(ends.size)
+      }),
+    )
+  })
+
+  test('a subnet that is in two of them is programmed for the first, and so not refused', () => {
+    const first = peerLease('10.244.8.0/24', '192.0.2.8', '02:00:00:00:00:08', 'fd00:10:244:8::/64')
+    const second = peerLease('10.244.4.0/24', '192.0.2.4', '02:00:00:00:00:04', 'fd00:10:244:8::/64')
+    const programmed = ['10.244.8.0/24', 'fd00:10:244:8::/64', '10.244.4.0/24']
+    expect(judged(first, second)).toEqual({ programmed, refused: {} })
+  })
 })

@@ -31,7 +31,15 @@ export function removeEmptyDirectory(path: string): boolean {
   }
 }
 
-/** False also for nothing, and for what lies behind a link that leads nowhere. */
+/**
+ * False also for nothing, for what lies behind a link that leads nowhere, and for a path on which something stands that is
+ * no directory. @throws Error of stat(2) for what cannot be looked at
+ */
 export function isDirectory(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+  try {
+    return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+  } catch (error) {
+    if (['ENOTDIR', 'ELOOP'].includes((error as NodeJS.ErrnoException).code ?? '')) return false
+    throw error
+  }
 }

@@ -1,4 +1,5 @@
 // A status report for people, on one screen: what is well in few words, what is not in more.
+import { counted } from '../counted.ts'
 import { droppedPackets } from '../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import { awayInWords } from '../daemon/status-line.ts'
@@ -75,7 +76,10 @@ function facts({ status }: StatusReport, nowMs: number): string {
   // Before the lease a store may answer that there is nothing to start with: `why` says so.
   const why = store.why === '' ? '' : `: ${store.why}`
   lines.push(['store', store.reachable ? `${store.name} answers${why}` : awayInWords(store)])
-  lines.push(['table', `generation ${status.generation}, ${status.peers.length} peers, ${status.pendingPeers} pending`])
+  lines.push([
+    'table',
+    `generation ${status.generation}, ${counted(status.peers.length, 'peer')}, ${status.pendingPeers} pending`,
+  ])
   return lines.map(([name, text]) => `${name!.padEnd(10)} ${text}\n`).join('')
 }
 

@@ -1,8 +1,10 @@
 // `flannelette status`: how the node of this host is, once, again and again, or as soon as it is as it should be.
+
 import { resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
+import { counted } from '../counted.ts'
 import { meantDaemon } from '../daemon/meant-daemon.ts'
 import { findStatus, type StatusPlace } from '../daemon/status-source.ts'
 import { EXIT, type FlanneletteError } from '../errors.ts'
@@ -175,7 +177,7 @@ async function render(report: StatusReport, form: Output): Promise<string> {
 }
 
 function goalText(goal: Goal): string {
-  return goal.kind === 'ready' ? 'ready' : `${goal.count} peers`
+  return goal.kind === 'ready' ? 'ready' : counted(goal.count, 'peer')
 }
 
 function parseGoal(text: string): Goal {

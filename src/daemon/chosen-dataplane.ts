@@ -79,6 +79,10 @@ export class ChosenDataplane implements Dataplane {
     return this.#chosen.impairment()
   }
 
+  unseen(): string | null {
+    return this.#chosen.unseen?.() ?? null
+  }
+
   pendingSubnets(): Pending {
     return this.#chosen.pendingSubnets()
   }

@@ -82,6 +82,10 @@ export class DirectRouting extends ChosenDataplane {
     })
   }
 
+  override unseen(): string | null {
+    return super.unseen() ?? this.#routes?.unseen ?? null
+  }
+
   /** What keeps the tunnel from a subnet is no matter to one that is reached past it, but for a lost underlay. */
   override pendingSubnets(): Pending {
     const [inner, local] = [super.pendingSubnets(), this.#local]
@@ -126,7 +130,7 @@ export class DirectRouting extends ChosenDataplane {
     if (isKernel) await this.#giveInnerIfChanged(this.#tunnelledBefore(wanted))
     await this.#keep(wanted)
     if (isKernel) await this.#giveInnerTheRest(wanted)
-    return wanted.every(({ subnet }) => this.#isDirect(subnet))
+    return this.unseen() === null && wanted.every(({ subnet }) => this.#isDirect(subnet))
   }
 
   /** The routes that should be there by the kernel's own word. */

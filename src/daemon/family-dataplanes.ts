@@ -125,6 +125,10 @@ export class FamilyDataplanes implements Dataplane, Traceable {
     return this.#first.impairment() ?? (ofSecond === null ? null : `IPv6: ${ofSecond}`)
   }
 
+  unseen(): string | null {
+    return this.#first.unseen?.() ?? this.#second?.unseen?.() ?? null
+  }
+
   pendingSubnets(): Pending {
     return this.#bothPending(this.#first.pendingSubnets(), this.#second?.pendingSubnets() ?? NOTHING_PENDING)
   }

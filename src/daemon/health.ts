@@ -2,7 +2,7 @@
 // systemd. A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from '../host/dataplane.ts'
-import { UNDERLAY_GONE } from '../host/pending.ts'
+import { pendingPeersInWords, UNDERLAY_GONE } from '../host/pending.ts'
 import { nameOf } from '../lease/lease.ts'
 import type { NodeAgent } from './node-agent.ts'
 
@@ -128,11 +128,13 @@ export class HealthWatch {
   #notes(): string[] {
     const { store, manager, peers, lacksUnderlay } = this.#agent
     const { pendingCount: pending } = peers
+    const unseen = this.#dataplane.unseen?.() ?? null
     return [
       ...storeNotes(store, manager !== null),
       ...(manager?.state === 'suspect' ? ['the lease is not confirmed by the store'] : []),
-      ...(pending > 0 ? [`${pending} peers are pending`] : []),
+      ...(pending > 0 ? [pendingPeersInWords(pending)] : []),
       ...(peers.isBehind ? ['the dataplane has not taken the latest peers, it is tried again'] : []),
+      ...(unseen === null ? [] : [unseenInWords(unseen)]),
       ...(lacksUnderlay && this.#dataplane.impairment() === null ? [UNDERLAY_GONE] : []),
       ...(this.#agent.hostProblem === null ? [] : [this.#agent.hostProblem]),
       ...(peers.conflicts.length > 0 ? ['leases contradict each other'] : []),
@@ -142,6 +144,10 @@ export class HealthWatch {
 
 function inOrder(device: string): string {
   return device === '' ? 'the backend has none' : `${device} is up`
+}
+
+function unseenInWords(why: string): string {
+  return `device and routes cannot be looked at, and what others change there is not mended: ${why}`
 }
 
 function storeNotes({ reachable, why }: NodeAgent['store'], hasLease: boolean): string[] {

@@ -118,9 +118,11 @@ export class NodeAgent {
   get state(): AgentState {
     if (this.#state !== 'ready') return this.#state
     const { pendingCount, conflicts, isBehind } = this.#peers
-    const moving = this.#options.dataplane.impairment() === null && pendingCount === 0 && !isBehind
+    const { dataplane } = this.#options
+    const moving = dataplane.impairment() === null && pendingCount === 0 && !isBehind
     const complete = conflicts.length === 0 && this.hostProblem === null && !this.lacksUnderlay
-    const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && complete
+    const seen = (dataplane.unseen?.() ?? null) === null
+    const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && complete && seen
     return healthy ? 'ready' : 'degraded'
   }
 

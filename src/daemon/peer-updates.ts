@@ -1,6 +1,8 @@
 // From validated snapshots to the dataplane: which peers there are now, one hand-over at a time. Snapshots that arrive
 // meanwhile are merged: only the latest counts. A hand-over that fails is tried again.
+
 import type { Clock, Timer } from '../clock.ts'
+import { counted } from '../counted.ts'
 import type { Dataplane } from '../host/dataplane.ts'
 import type { Pending } from '../host/pending.ts'
 import { lastResult } from '../last-result.ts'
@@ -121,7 +123,7 @@ export class PeerUpdates {
       this.#changedWallMs = clock.wallMs()
       this.#doubtful = false
       const fields = { generation: this.#generation, peers: peers.length, cause }
-      log.info('peers-replaced', `forwarding to ${peers.length} peers`, fields)
+      log.info('peers-replaced', `forwarding to ${counted(peers.length, 'peer')}`, fields)
     } catch (error) {
       this.#doubtful = true
       log.error('peers-not-replaced', `the dataplane did not take the peers, trying again: ${(error as Error).message}`)

@@ -1,4 +1,5 @@
 // A node in one line, for `systemctl status`.
+import { counted } from '../counted.ts'
 import { droppedPackets } from './drop-counts.ts'
 import type { DaemonStatus } from './status-file.ts'
 
@@ -18,7 +19,7 @@ export function statusLine(status: DaemonStatus): string {
     ...(status.pendingPeers > 0 ? [`${status.pendingPeers} pending`] : []),
     ...(silent > 0 ? [`${silent} without an answer`] : []),
   ]
-  const known = `${peers.length} peers${doubts.length > 0 ? ` (${doubts.join(', ')})` : ''}`
+  const known = `${counted(peers.length, 'peer')}${doubts.length > 0 ? ` (${doubts.join(', ')})` : ''}`
   const away = store.reachable ? '' : `, store ${store.name} is away`
   const dropped = droppedPackets(status)
   const drops = dropped === null ? 'drops not counted' : `${dropped} packets dropped`

@@ -64,6 +64,8 @@ export class UserspaceDataplane implements Dataplane {
   #generation = 0
   /** As they were when the workers ended. */
   #lastCounters: Readonly<Record<string, number>> = {}
+  /** Whether the last look at the host was one. */
+  #isSeen = true
   /** `null` while there is nothing to look after. */
   #watch: ChangeWatch | null = null
   /** The host is not looked at while the dataplane moves. */
@@ -226,6 +228,10 @@ export class UserspaceDataplane implements Dataplane {
     return this.#presence.isLost ? UNDERLAY_GONE : this.#device.impairment()
   }
 
+  unseen(): string | null {
+    return this.#isSeen ? null : 'the log says why'
+  }
+
   /** The engine takes all peers at once: only others' routes lead some of them away. */
   pendingSubnets(): Pending {
     const [local, why] = [this.#local, this.impairment()]
@@ -291,6 +297,7 @@ export class UserspaceDataplane implements Dataplane {
     this.#presence.look(local)
     const isDeviceSeen = await this.#device.mend(local, (fds) => workers.replaceDevice(fds))
     const areRoutesSeen = await this.#foreign.look(local, this.#peers)
-    if (!isDeviceSeen || !areRoutesSeen) this.#watch?.ring()
+    this.#isSeen = isDeviceSeen && areRoutesSeen
+    if (!this.#isSeen) this.#watch?.ring()
   }
 }

@@ -283,7 +283,8 @@ async function podRung(address: string, target: Target & { kind: 'peer' }, optio
     const [verdict, averageMs] = [lossVerdict(result), result.averageMs]
     return { name: 'pod-side', verdict, text: text + answered(result), averageMs, next }
   }
-  const next = `on ${target.lease.publicIp}: has a pod run there yet? ip address show to ${address}; sysctl net.ipv4.ip_forward`
+  const setting = address.includes(':') ? 'net.ipv6.conf.all.forwarding' : 'net.ipv4.ip_forward'
+  const next = `on ${target.lease.publicIp}: has a pod run there yet? ip address show to ${address}; sysctl ${setting}`
   const said = result.refusal === '' ? 'no answer' : result.refusal
   return { name: 'pod-side', verdict: 'bad', text: text + said, averageMs: null, next }
 }

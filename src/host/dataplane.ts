@@ -140,6 +140,11 @@ export interface Dataplane {
    */
   impairment(): string | null
   /**
+   * Why device, routes or entries could not be looked at the last time, in one phrase; absent or `null` where they could.
+   * They are believed to be as they were: nothing is known to be wrong, and nothing that goes wrong would be mended.
+   */
+  unseen?(): string | null
+  /**
    * Subnets of the last set of peers that packets are not sent to for now, each with why. This is what pending means,
    * whatever the dataplane: it could not be programmed (yet), somebody else's route takes all of it, or an impairment is
    * on its way, the underlay address that is gone first of all. An IPv6 half may be pending alone, and so is it counted. A

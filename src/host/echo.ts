@@ -119,6 +119,11 @@ function parseEchoCounts(output: string): Pick<EchoResult, 'sent' | 'received' |
   }
 }
 
+/** `From 192.0.2.9: icmp_seq=1`, `From fd00:1:: icmp_seq=1`: a colon behind an address that may end with two. */
+const FROM_ROUTER = 'From (\\S*?[^:]|\\S*?::):? icmp_seq=\\d+ '
+const ROUTER_LIMIT = new RegExp(`${FROM_ROUTER}(?:Frag needed and DF set \\(mtu = |Packet too big: mtu=)(\\d+)`)
+const ROUTER_REFUSAL = new RegExp(`${FROM_ROUTER}(?!Frag needed|Packet too big|Redirect)([A-Z][^\\n]*?)\\s*$`, 'm')
+
 /** Everything that is read of ping's output, standard error included; `null` when it did not ping at all. */
 export function parseEcho(output: string): EchoResult | null {
   // Said before the first request: there is no route at all, and no closing line.
@@ -127,7 +132,7 @@ export function parseEcho(output: string): EchoResult | null {
   const counts = parseEchoCounts(output)
   if (counts === null) return null
   const local = /message too long, mtu\s?[=:]\s?(\d+)/i.exec(output)?.[1]
-  const router = /From (\S+?):? icmp_seq=\d+ (?:Frag needed and DF set \(mtu = |Packet too big: mtu=)(\d+)/.exec(output)
+  const router = ROUTER_LIMIT.exec(output)
   const tooBig =
     local !== undefined
       ? { limitBytes: Number(local), by: null }
@@ -138,7 +143,7 @@ export function parseEcho(output: string): EchoResult | null {
 }
 
 function refusalIn(output: string): string {
-  const said = /From (\S+?):? icmp_seq=\d+ (?!Frag needed|Packet too big|Redirect)([A-Z][^\n]*?)\s*$/m.exec(output)
+  const said = ROUTER_REFUSAL.exec(output)
   if (said !== null) return `${said[2]} from ${said[1]}`
   const local = /sendmsg: ([^\n]+)/.exec(output)?.[1]
   return local === undefined || /too long/i.test(local) ? '' : local

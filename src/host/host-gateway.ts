@@ -78,13 +78,13 @@ export class HostGateway implements Dataplane {
     return generation
   }
 
-  /** Whether every peer has its routes. */
+  /** Whether every peer has its routes, as far as could be seen. */
   #pass(): Promise<boolean> {
     return this.#turns.take(async () => {
       const [peers, local] = [this.#peers, this.#local]
       if (this.#routes === null || peers === null || local === null || this.#stopped) return true
       const states = await this.#routes.keep(peers.flatMap((peer) => routesTo(peer, local)))
-      return [...states.values()].every(({ inForce }) => inForce)
+      return this.#routes.unseen === null && [...states.values()].every(({ inForce }) => inForce)
     })
   }
 
@@ -97,6 +97,10 @@ export class HostGateway implements Dataplane {
     const { carries = carriesAddress } = this.#tools
     if (local === null || carries(local.underlayInterface, local.underlayAddress)) return null
     return UNDERLAY_GONE
+  }
+
+  unseen(): string | null {
+    return this.#routes?.unseen ?? null
   }
 
   pendingSubnets(): Pending {

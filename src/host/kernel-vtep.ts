@@ -63,6 +63,7 @@ export class KernelVtep implements Dataplane {
   readonly #allPending = lastResult((rows: readonly PeerRow[], why: string) => allPending(subnetsOf(rows), why))
   #generation = 0
   #watch: ChangeWatch | null = null
+  #unseen: string | null = null
   /** Of work on device and tables. */
   readonly #turns = new Turns()
   #stopped = true
@@ -152,6 +153,10 @@ export class KernelVtep implements Dataplane {
     return this.#lacks('overlay') ? 'the overlay device is gone, down or lacks its address' : null
   }
 
+  unseen(): string | null {
+    return this.#unseen
+  }
+
   /** Only this process's own namespace can be looked at without a program. */
   get #looksAtDevice(): boolean {
     const { namespace, tables } = this.#options
@@ -201,13 +206,16 @@ export class KernelVtep implements Dataplane {
     if (local === null || this.#stopped) return
     try {
       const { what, why } = await ensureKernelDevice(local, this.#options.udpChecksum ?? true, {})
+      this.#unseen = null
       if (what !== 'kept') {
         const fields = { work: what, ...(why.length === 0 ? {} : { why: why.join('; ') }) }
         this.#log.warn('device-restored', `${this.#device} was changed by somebody else and is as it was again`, fields)
         this.#entries?.forget()
       }
     } catch (error) {
+      this.#unseen = error instanceof FlanneletteError ? error.message : String(error)
       this.#log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
+      this.#watch?.ring()
       return
     }
     await this.#entries?.pass('changed by somebody else')

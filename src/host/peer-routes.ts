@@ -38,6 +38,7 @@ export class PeerRoutes {
   #states: ReadonlyMap<string, RouteState> = new Map()
   #pending = NOTHING_PENDING
   #restored = 0
+  #unseen: string | null = null
 
   constructor(options: PeerRoutesOptions) {
     this.#options = options
@@ -53,6 +54,11 @@ export class PeerRoutes {
     return this.#pending
   }
 
+  /** Why the last pass could not look at the routes; `null` when it did. */
+  get unseen(): string | null {
+    return this.#unseen
+  }
+
   /** Routes that were put back, or set right, after somebody had changed them. */
   get restored(): number {
     return this.#restored
@@ -64,8 +70,10 @@ export class PeerRoutes {
     let states: ReadonlyMap<string, RouteState>
     try {
       states = await this.#pass(wanted)
+      this.#unseen = null
     } catch (error) {
       const { message } = error as Error
+      this.#unseen = message
       log.warn('routes-unreadable', `the kernel's routes cannot be looked at for now: ${message}`)
       states = new Map(wanted.map((route) => [route.subnet, this.#unlooked(route, message)]))
     }

@@ -1,7 +1,7 @@
 // Directories with their parents, also where none can be made.
-import { existsSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { makeDirectory, removeEmptyDirectory } from '../../src/make-directory.ts'
+import { isDirectory, makeDirectory, removeEmptyDirectory } from '../../src/make-directory.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 test('a directory is made with its parents, and may be there already', () => {
@@ -23,6 +23,15 @@ test('a file in the way is an error', () => {
   writeFileSync(file, '')
   expect(() => makeDirectory(file)).toThrow(/EEXIST/)
   expect(() => makeDirectory(`${file}/below`)).toThrow(/ENOTDIR|EEXIST/)
+})
+
+test('what lies behind a file, a link in a circle or one that leads nowhere is no directory', () => {
+  const path = temporaryDirectory()
+  writeFileSync(`${path}/file`, '')
+  symlinkSync('circle', `${path}/circle`)
+  symlinkSync('nothing', `${path}/link`)
+  const below = ['file', 'file/below', 'circle', 'circle/below', 'link', 'link/below', '.']
+  expect(below.filter((name) => isDirectory(`${path}/${name}`))).toEqual(['.'])
 })
 
 test('a directory goes when it is empty, stays with what is in it, and may be gone already', () => {

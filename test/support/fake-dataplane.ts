@@ -27,6 +27,8 @@ export class FakeDataplane implements Dataplane {
   waiting = NOTHING_PENDING
   outline: VtepOutline | null = null
   trouble: string | null = null
+  /** What `unseen` gives. */
+  blindness: string | null = null
   /** Every table that was handed over, with its cause. */
   readonly tables: { readonly peers: readonly Lease[]; readonly cause: string }[] = []
   readonly stops: ('keep' | 'remove')[] = []
@@ -73,6 +75,10 @@ export class FakeDataplane implements Dataplane {
 
   counters(): Readonly<Record<string, number>> {
     return { 'outbound.packets.read': 7 }
+  }
+
+  unseen(): string | null {
+    return this.blindness
   }
 
   impairment(): string | null {

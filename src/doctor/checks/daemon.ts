@@ -1,7 +1,10 @@
 // Checks of the daemon by what it says of itself: whether it runs, what it drops, whom it does not use.
+
 import type { DropReason } from '../../../dataplane/index.ts'
+import { counted } from '../../counted.ts'
 import { dropCounts } from '../../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../../daemon/status-file.ts'
+import { pendingPeersInWords } from '../../host/pending.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import type { PeerView } from '../node-view.ts'
@@ -180,9 +183,9 @@ const peers: Check = {
     const pending =
       status.pendingPeers === 0
         ? []
-        : [warning(`${status.pendingPeers} peers are pending`, 'flannelette status names them and why')]
+        : [warning(pendingPeersInWords(status.pendingPeers), 'flannelette status names them and why')]
     const all = [...shortened(leftOut), ...shortened(conflicts), ...pending]
-    return all.length === 0 ? [ok(`${status.peers.length} peers, all in use`)] : all
+    return all.length === 0 ? [ok(`${counted(status.peers.length, 'peer')}, all in use`)] : all
   },
 }
 

@@ -198,6 +198,19 @@ describe('with the kernel’s VTEP', () => {
     expect([table.lines, inner.subnets]).toEqual([[], ['10.244.2.0/24']])
   })
 
+  test('that cannot look says so, as its tunnel does, and looks again soon', async () => {
+    const { routing, inner, table, changed, clock } = await node()
+    await routing.replacePeers([NEAR], 'test')
+    table.broken = true
+    await changed()
+    expect(routing.unseen()).toBe('no more memory')
+    Object.assign(table, { broken: false, routes: [] })
+    await clock.advance(2000)
+    expect([routing.unseen(), table.lines]).toEqual([null, [TO_NEAR]])
+    inner.blindness = 'the log says why'
+    expect(routing.unseen()).toBe('the log says why')
+  })
+
   test('a look at a host that did not change tells it nothing', async () => {
     const { routing, inner, table, clock } = await node(new FakeKernel())
     await routing.replacePeers([NEAR, FAR], 'test')

@@ -144,3 +144,12 @@ describe('what is told', () => {
     expect(parts.map(({ stops }) => stops)).toEqual([['remove'], ['remove']])
   })
 })
+
+test('what either cannot look at is not looked at', async () => {
+  const { whole, first, second } = await running()
+  expect(whole.unseen()).toBeNull()
+  second.blindness = 'no program for IPv6'
+  expect(whole.unseen()).toBe('no program for IPv6')
+  first.blindness = 'no program'
+  expect(whole.unseen()).toBe('no program')
+})

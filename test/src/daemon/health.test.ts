@@ -40,7 +40,7 @@ test('a node is not ready before all peers were programmed, and stays ready when
   const health = watchOf(node)
   node.dataplane.waiting = new Map([['10.244.2.0/24', 'no buffer space']])
   expect(failing(health)).toEqual(['peers'])
-  expect(health.look().notes).toEqual(['1 peers are pending'])
+  expect(health.look().notes).toEqual(['1 peer is pending'])
   expect(node.agent.state).toBe('degraded')
   node.dataplane.waiting = new Map()
   expect(failing(health)).toEqual([])
@@ -54,6 +54,19 @@ test('a device that is gone ends being ready, not being alive', async () => {
   node.dataplane.trouble = 'the overlay device is gone'
   expect(health.look()).toMatchObject({ live: true, ready: false })
   expect(failing(health)).toEqual(['device'])
+})
+
+test('a host that cannot be looked at is a note and degraded, and neither dead nor unready', async () => {
+  const node = await started(makeHost())
+  const health = watchOf(node)
+  node.dataplane.blindness = 'spawn ip EACCES'
+  expect(health.look()).toMatchObject({ live: true, ready: true })
+  expect(health.look().notes).toEqual([
+    'device and routes cannot be looked at, and what others change there is not mended: spawn ip EACCES',
+  ])
+  expect(node.agent.state).toBe('degraded')
+  node.dataplane.blindness = null
+  expect([node.agent.state, health.look().notes]).toEqual(['ready', []])
 })
 
 test('a store that is away is a note: alive and ready until the lease has expired, and alive after that', async () => {

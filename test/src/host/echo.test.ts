@@ -36,6 +36,16 @@ describe("ping's words", () => {
       `From 192.0.2.9 icmp_seq=1 Destination Host Unreachable\n${counts}`,
       { refusal: 'Destination Host Unreachable from 192.0.2.9' },
     ],
+    [
+      'unreachable, by a router whose address ends with colons',
+      `From fd00:10:244:28:: icmp_seq=1 Destination unreachable: No route\n${counts}`,
+      { refusal: 'Destination unreachable: No route from fd00:10:244:28::' },
+    ],
+    [
+      'too big for such a router, with the colon that some versions put behind it',
+      `From fd00:1::: icmp_seq=1 Packet too big: mtu=1400\n${counts}`,
+      { tooBig: { limitBytes: 1400, by: 'fd00:1::' } },
+    ],
     ['forbidden', `ping: sendmsg: Operation not permitted\n${counts}`, { refusal: 'Operation not permitted' }],
     ['no route', 'ping: connect: Network is unreachable', { sent: 0, refusal: 'Network is unreachable' }],
   ])('%s', (_, output, expected) => {

@@ -52,6 +52,17 @@ describe('host-gw', () => {
     expect(gateway.counters()).toEqual({ 'routes.restored': 1 })
   })
 
+  test('that cannot look says so, looks again soon, and mends what was changed meanwhile', async () => {
+    const { gateway, table, clock } = await node()
+    await gateway.replacePeers([HOST2], 'test')
+    table.broken = true
+    await clock.advance(10_000)
+    expect([gateway.unseen(), gateway.pendingSubnets().size]).toEqual(['no more memory', 0])
+    Object.assign(table, { broken: false, routes: [] })
+    await clock.advance(2000)
+    expect([gateway.unseen(), table.lines]).toEqual([null, [TO_HOST2]])
+  })
+
   test('a peer that is no neighbour is pending with its reason, tried again, and holds up no other', async () => {
     const { gateway, table, clock } = await node()
     table.ways.set('192.0.2.2', { gateway: '192.0.2.254' })

@@ -1,5 +1,6 @@
 // The kernel dataplane when somebody else has been at its device or its entries: what it does, and what it says.
 import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { FlanneletteError } from '../../../src/errors.ts'
 import type { ChangeWatchOptions } from '../../../src/host/change-watch.ts'
 import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import { KernelVtep } from '../../../src/host/kernel-vtep.ts'
@@ -12,6 +13,7 @@ const host = vi.hoisted(() => ({
   work: { what: 'kept', why: [] } as DeviceWork,
   failure: null as Error | null,
   commands: [] as string[],
+  rung: 0,
   present: { neighbors: [] as object[], fdb: [] as object[], routes: [] as object[] },
 }))
 vi.mock('../../../src/host/kernel-vtep-device.ts', () => ({
@@ -26,6 +28,9 @@ vi.mock('../../../src/host/change-watch.ts', () => ({
       host.mend = options.mend
     }
     stop() {}
+    ring() {
+      host.rung += 1
+    }
   },
 }))
 vi.mock('../../../src/host/kernel-tables.ts', () => ({
@@ -45,7 +50,7 @@ const OTHER = peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03')
 const STALE_ROUTE = { dst: '10.244.9.0/24', gateway: '10.244.9.0', dev: 'flannel.1', protocol: '142' }
 
 beforeEach(() => {
-  Object.assign(host, { work: { what: 'kept', why: [] }, failure: null, commands: [] })
+  Object.assign(host, { work: { what: 'kept', why: [] }, failure: null, commands: [], rung: 0 })
   host.present = { neighbors: [], fdb: [], routes: [] }
 })
 
@@ -117,6 +122,17 @@ describe('the kernel dataplane', () => {
     host.failure = new Error('Cannot find device "eth0"')
     await host.mend()
     expect([host.commands, log.of('device-lost').length]).toEqual([[], 1])
+  })
+
+  test('that cannot look says so while it cannot, and looks again soon', async () => {
+    const { vtep } = await started()
+    expect(vtep.unseen()).toBeNull()
+    host.failure = new FlanneletteError('host-command', 'spawn ip EACCES')
+    await host.mend()
+    expect([vtep.unseen(), host.rung]).toEqual(['spawn ip EACCES', 1])
+    host.failure = null
+    await host.mend()
+    expect([vtep.unseen(), host.rung]).toEqual([null, 1])
   })
 
   test('tells why a device of a former run was made anew', async () => {

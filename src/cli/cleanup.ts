@@ -5,6 +5,7 @@ import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { type CleanupPlan, planCleanup, runCleanup, stepText } from '../daemon/cleanup.ts'
 import { FlanneletteError } from '../errors.ts'
+import { labAround } from '../lab/inside.ts'
 
 const EXAMPLES = `Examples:
   flannelette cleanup --dry-run       what would be done, as commands for a shell
@@ -36,8 +37,13 @@ export function cleanupCommand(): Command {
     .option('--subnet-file <path>', 'removed if it is of this node', DEFAULT_SUBNET_FILE)
     .option('--docker-opts-file <path>', 'removed with it if it was made from it')
     .option('--state-dir <path>', 'what the node remembers', DEFAULT_STATE_DIRECTORY)
-    .action(async (flags: Flags) => {
-      const { subnetFile, dockerOptsFile, stateDir: stateDirectory, state = false } = flags
+    .action(async (flags: Flags, command: Command) => {
+      const { dockerOptsFile, state = false } = flags
+      // On a host of a lab the usual files are of the machine, which is another node: there they are the lab's.
+      const around = labAround()
+      const isUsual = (flag: keyof Flags) => command.getOptionValueSource(flag) === 'default'
+      const stateDirectory = (isUsual('stateDir') ? around?.stateDirectory : null) ?? flags.stateDir
+      const subnetFile = (isUsual('subnetFile') ? around?.subnetFile : null) ?? flags.subnetFile
       const files = dockerOptsFile === undefined ? { subnetFile } : { subnetFile, dockerOptsFile }
       const options = { ...files, stateDirectory, state }
       const plan = await planCleanup(options)

@@ -1,11 +1,13 @@
 // `flannelette docker-opts`: what mk-docker-opts.sh of flannel does, with its flags.
 import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { Command } from 'commander'
 import { writeFileAtomically } from '../atomic-file.ts'
 import { dockerOptions, routeToSubnet } from '../config/docker-options.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type RouteInfo, showJson } from '../host/ip.ts'
+import { labAround } from '../lab/inside.ts'
 
 const EXAMPLES = `Examples:
   flannelette docker-opts                          read ${DEFAULT_SUBNET_FILE}, write /run/docker_opts.env
@@ -31,7 +33,18 @@ export function dockerOptsCommand(): Command {
     .option('-c', 'write one variable with all options')
     .option('-m', 'leave --ip-masq out')
     .option('-k <name>', 'name of the variable with all options', 'DOCKER_OPTS')
-    .action(writeDockerOptions)
+    .action((flags: Flags, command: Command) => writeDockerOptions({ ...flags, ...filesOfLab(command) }))
+}
+
+/** On a host of a lab the usual files are of the machine, which is another node: there they are the lab's. */
+function filesOfLab(command: Command): Partial<Pick<Flags, 'f' | 'd'>> {
+  const around = labAround()
+  if (around === null) return {}
+  const isTold = (flag: keyof Flags) => command.getOptionValueSource(flag) !== 'default'
+  return {
+    ...(isTold('f') ? {} : { f: around.subnetFile }),
+    ...(isTold('d') ? {} : { d: join(dirname(around.subnetFile), 'docker_opts.env') }),
+  }
 }
 
 async function writeDockerOptions({ f, d, i, c, m, k }: Flags): Promise<void> {

@@ -1,13 +1,14 @@
 // The lab's commands as processes of their own: output that finds no taker, measurements that meet or are stopped, and
 // what commands leave that were killed.
 import { spawn } from 'node:child_process'
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { attempt } from '../../src/host/command.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
 import { iperf } from '../../src/lab/iperf.ts'
 import { Lab } from '../../src/lab/lab.ts'
-import { LABS_DIRECTORY, labFiles, readLabState, writeLabState } from '../../src/lab/lab-state.ts'
+import { hostFiles, LABS_DIRECTORY, labFiles, readLabState, writeLabState } from '../../src/lab/lab-state.ts'
 import { existingNamespaces } from '../../src/lab/namespaces.ts'
 import { labUnderTest } from '../support/lab-under-test.ts'
 
@@ -146,6 +147,16 @@ describe('a lab with IPv6', () => {
   test('is measured: iperf -6', async () => {
     const { stdout } = await lab('iperf pod1.1 pod2.1 -6 -t 1 -o json')
     expect(JSON.parse(stdout).bitsPerSecond).toBeGreaterThan(1e6)
+  })
+
+  test('commands that change files of "this node" mean the host that they run on, not the machine', async () => {
+    const onHost = (words: string) => shell(`lab exec --name six host1 -- flannelette ${words}`)
+    const cleanup = await onHost('cleanup --dry-run')
+    expect(cleanup).toMatchObject({ exitCode: 1, stdout: '' })
+    expect(cleanup.stderr).toMatch(/a daemon \(pid \d+\) runs on this host/)
+    expect(await onHost('docker-opts')).toMatchObject({ exitCode: 0, stderr: '' })
+    const options = join(dirname(hostFiles('six', 'host1').subnetFile), 'docker_opts.env')
+    expect(readFileSync(options, 'utf8')).toContain('--bip=10.244.1.1/24')
   })
 
   test('says that hosts have none', async () => {

@@ -1,11 +1,11 @@
 // What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and
 // the exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
 import { type DropCount, dropCounts } from '../daemon/drop-counts.ts'
-import { pendingGroups, pendingSentences } from '../daemon/pending-peers.ts'
+import { type PendingGroup, pendingGroups, pendingSentences } from '../daemon/pending-peers.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
 import { EXIT } from '../errors.ts'
-import { isForeignRoute } from '../host/route-place.ts'
+import { foreignRouteIn, isForeignRoute } from '../host/route-place.ts'
 
 export interface StatusReport {
   /** Counts the breaks of this form: fields are added, never renamed. */
@@ -59,7 +59,7 @@ function warningsOf(status: DaemonStatus): string[] {
     ...failed.map(({ name, about }) => `${name}: ${about}`),
     ...(status.health?.notes ?? []),
     ...silent.map((peer) => `sending to ${peer.publicIp} (${peer.subnet}), but nothing comes back`),
-    ...pendingGroups(status.peers).flatMap(pendingSentences),
+    ...pendingGroups(status.peers).flatMap(pendingWarnings),
     ...status.peers.flatMap(foreignTroubles),
     ...status.leftOut.map((peer) => `no forwarding to ${peer.subnet} (${peer.publicIp}): ${peer.detail}`),
     ...status.conflicts,
@@ -70,6 +70,13 @@ function warningsOf(status: DaemonStatus): string[] {
     ...downgrades.map(([name, feature]) => `${name} is not used: ${feature!.why}`),
     ...(ports > 0 ? [`${ports} source ports are missing`] : []),
   ]
+}
+
+/** With the command that ends it, where somebody else's route is the reason. */
+function pendingWarnings(group: PendingGroup): string[] {
+  const foreign = foreignRouteIn(group.why)
+  const remedy = foreign === null ? '' : `; if nothing needs it: ip route delete ${foreign}`
+  return pendingSentences(group).map((sentence) => sentence + remedy)
 }
 
 /** Subnets that are reached, and that somebody else's route takes packets of or keeps from being reached directly. */

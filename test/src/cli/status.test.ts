@@ -110,6 +110,9 @@ describe('one screen', () => {
     const node = { ...HEALTHY.node!, device: '', vni: 0, port: 0, mtu: 1500 }
     const lost = textOf({ ...HEALTHY, dataplane: 'routes', driver: 'none', node, peers: [by('none', 'no neighbour')] })
     expect(lost).toContain('warning: 10.244.2.0/24 (192.0.2.2) is pending: no neighbour\n')
+    expect(textOf({ ...HEALTHY, peers: [by('none', why)] })).toContain(
+      `is pending: ${why}; if nothing needs it: ip route delete 10.244.2.0/24 dev eth1 proto static\n`,
+    )
     expect(lost).toContain('ready · routes of the kernel, no tunnel · pid 4242\n')
     expect(lost).toMatch(/\ndevice +none of its own, MTU 1500\n/)
   })

@@ -5,7 +5,15 @@ import type { NodeView } from '../../../src/doctor/node-view.ts'
 import type { Rung } from '../../../src/doctor/rung.ts'
 import { findTarget } from '../../../src/doctor/target.ts'
 import { type Network, PLACE, tools } from '../../support/described-network.ts'
-import { healthy, neverRun, peer, withoutDaemon, withStatus } from '../../support/doctor-facts.ts'
+import {
+  healthy,
+  IPV6_PLACE,
+  neverRun,
+  peer,
+  withIpv6Alone,
+  withoutDaemon,
+  withStatus,
+} from '../../support/doctor-facts.ts'
 
 const ALL = ['192.0.2.2', '10.244.2.0', '10.244.2.1']
 
@@ -26,6 +34,15 @@ const verdicts = (rungs: readonly Rung[]): string => rungs.map(({ verdict }) => 
 const rungOf = (rungs: readonly Rung[], name: Rung['name']): Rung => rungs.find((rung) => rung.name === name)!
 
 describe('the ladder', () => {
+  test('asks at a bridge that does not answer for the setting of its family', async () => {
+    const { view } = withIpv6Alone()
+    const place = { ...PLACE, ...IPV6_PLACE }
+    const six = await ladder({ answers: ['2001:db8::2', 'fd00:10:244:2::'] }, '2001:db8::2', view, place)
+    const four = await ladder({ answers: ALL.slice(0, 2) })
+    const settings = [six, four].map((rungs) => /sysctl (\S+)/.exec(rungOf(rungs, 'pod-side').next ?? '')?.[1])
+    expect(settings).toEqual(['net.ipv6.conf.all.forwarding', 'net.ipv4.ip_forward'])
+  })
+
   test('holds on every rung', async () => {
     const rungs = await ladder({ answers: ALL, limits: { '10.244.2.0': 1450, '192.0.2.2': 1500 } })
     expect(verdicts(rungs)).toBe('good good good good good')

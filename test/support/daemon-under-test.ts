@@ -113,6 +113,12 @@ export class RunningDaemon {
       return this.status?.state === 'ready' ? this.status.peers.length : -1
     }
     await expect.poll(seen, { timeout: READY_LIMIT_MS, interval: 20 }).toBe(peers)
+    await this.#heard()
+  }
+
+  /** What it wrote before now is in `output`: a turn of the loop reads it, and the next one begins after that. */
+  async #heard(): Promise<void> {
+    for (let turn = 0; turn < 2; turn++) await new Promise((resolve) => setImmediate(resolve))
   }
 
   /** Exit code, once it has ended. */

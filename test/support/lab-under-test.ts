@@ -10,7 +10,7 @@ import type { LabOptions } from '../../src/lab/plan.ts'
 import { signal, waitGone } from '../../src/lab/process-identity.ts'
 
 /** Longest wait for something that a daemon says once a second. */
-const STATUS_LIMIT_MS = 5000
+const STATUS_LIMIT_MS = 15_000
 
 /** Brings a lab up before the tests around the call and takes it down after them. */
 export function labUnderTest(options: Partial<LabOptions> & { readonly name: string }): () => Lab {
@@ -108,7 +108,7 @@ export function logOf(lab: Lab, host: string): { readonly level: string; readonl
 export async function killDaemon(lab: Lab, host: string): Promise<void> {
   const { daemon } = lab.host(host)
   if (daemon === null || !signal(daemon, 'SIGKILL')) throw new Error(`the daemon of ${host} does not run`)
-  await waitGone([daemon], 2000)
+  if (!(await waitGone([daemon], 20_000))) throw new Error(`the daemon of ${host} outlives its kill`)
 }
 
 /** What must outlive a daemon: its lease, its MAC and its subnet.env. */

@@ -165,7 +165,7 @@ export class NamespaceSocket {
   }
 
   /** Datagrams in the order of their arrival, until so many are there or the time is over. */
-  async readMany(count: number, limitMs = 5000): Promise<Uint8Array[]> {
+  async readMany(count: number, limitMs = 20_000): Promise<Uint8Array[]> {
     const datagrams: Uint8Array[] = []
     const deadline = performance.now() + limitMs
     while (datagrams.length < count) {

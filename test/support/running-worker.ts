@@ -158,9 +158,9 @@ export function slowLoopback(namespace: string, limit = '8mb'): void {
   onTestFinished(() => void within('tc', 'qdisc', 'del', ...root))
 }
 
-/** Waits until `condition` holds; a turn of the loop, again and again, at most five seconds. */
+/** Waits until `condition` holds; a turn of the loop, again and again, at most twenty seconds. */
 export async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 5000
+  const deadline = performance.now() + 20_000
   while (!condition()) {
     if (performance.now() > deadline) throw new Error('it never came true')
     await new Promise((resolve) => setTimeout(resolve, 2))

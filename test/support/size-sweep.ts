@@ -71,7 +71,7 @@ export async function sweep(
         '-c',
         '1',
         '-W',
-        '2',
+        '10',
         '-M',
         dontFragment,
         '-s',

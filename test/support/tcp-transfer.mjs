@@ -1,8 +1,9 @@
 // Two ends of one TCP transfer of random-looking bytes, as programs for two pods:
 //
-//   tcp-transfer receive PORT                       prints `listening`, then the longest time in which nothing came, in
-//                                                   milliseconds, and the digest of what came
-//   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints the digest of what went; takes so many seconds or more
+//   tcp-transfer receive PORT                       prints `listening`, `comes` once a MiB has, then the longest time in
+//                                                   which nothing came, in milliseconds, and the digest of what came
+//   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints the digest of what went; takes so many seconds or more, and
+//                                                   sends on until its standard input ends
 //
 // A digest line is `BYTES SHA256`. Plain JavaScript, because pods run it as it is.
 import { createCipheriv, createHash, randomBytes } from 'node:crypto'
@@ -11,6 +12,8 @@ import { connect, createServer } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 
 const CHUNK = Buffer.alloc(1 << 20)
+/** What goes as long as nobody says that it is enough. */
+const [MORE_BYTES, MORE_EVERY_MS] = [1 << 16, 20]
 const [verb, ...rest] = process.argv.slice(2)
 
 async function receive(port) {
@@ -27,6 +30,7 @@ async function receive(port) {
     longest = Math.max(longest, now - last)
     last = now
     hash.update(chunk)
+    if (bytes < CHUNK.length && bytes + chunk.length >= CHUNK.length) console.log('comes')
     bytes += chunk.length
   }
   console.log(Math.round(longest))
@@ -39,17 +43,28 @@ async function send(host, port, mebibytes, seconds) {
   // A stream cipher over zeros: cheap, and no two stretches are alike.
   const random = createCipheriv('aes-128-ctr', randomBytes(16), randomBytes(16))
   const hash = createHash('sha256')
+  let bytes = 0
+  const write = async (zeros) => {
+    const chunk = random.update(zeros)
+    hash.update(chunk)
+    bytes += chunk.length
+    if (!socket.write(chunk)) await once(socket, 'drain')
+  }
+  let told = false
+  process.stdin.on('end', () => (told = true)).resume()
   const start = performance.now()
   for (let sent = 0; sent < mebibytes; sent++) {
-    const chunk = random.update(CHUNK)
-    hash.update(chunk)
-    if (!socket.write(chunk)) await once(socket, 'drain')
+    await write(CHUNK)
     const early = start + (1000 * seconds * (sent + 1)) / mebibytes - performance.now()
     if (early > 0) await pause(early)
   }
+  while (!told) {
+    await write(CHUNK.subarray(0, MORE_BYTES))
+    await pause(MORE_EVERY_MS)
+  }
   socket.end()
   await once(socket, 'close')
-  console.log(`${mebibytes * CHUNK.length} ${hash.digest('hex')}`)
+  console.log(`${bytes} ${hash.digest('hex')}`)
 }
 
 await (verb === 'receive' ? receive(Number(rest[0])) : send(rest[0], ...rest.slice(1).map(Number)))

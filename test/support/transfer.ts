@@ -13,34 +13,51 @@ const PORT = 7000
 export interface Transfer {
   /** `BYTES SHA256` of both ends, and for how long nothing came at most, once the transfer is over. */
   readonly done: Promise<{ readonly sent: string; readonly received: string; readonly longestGapMs: number }>
+  /** Resolves when the first MiB has come. */
+  readonly begun: Promise<void>
   /** Whether it still runs. */
   isRunning(): boolean
+  /** Of one `untilTold`: it is enough. */
+  finish(): void
 }
 
 /**
- * Starts sending so many MiB, for `seconds` or longer, and comes back when the first bytes may go. Call inside a test.
+ * Starts sending so many MiB, for `seconds` or longer, `untilTold` more and more of them until `finish` is called, and
+ * comes back when the first bytes may go. Call inside a test.
  */
 export async function startTransfer(
   from: Pick<Endpoint, 'namespace'>,
   to: Pick<Endpoint, 'namespace' | 'address'>,
-  { mebibytes, seconds = 0 }: { readonly mebibytes: number; readonly seconds?: number },
+  {
+    mebibytes,
+    seconds = 0,
+    untilTold = false,
+  }: { readonly mebibytes: number; readonly seconds?: number; readonly untilTold?: boolean },
 ): Promise<Transfer> {
   const receiver = program(to.namespace, ['receive', PORT])
   const received = linesOf(receiver)
   await once(receiver.stdout!, 'data') // it says when it listens
+  const begun = comes(receiver)
   const sender = program(from.namespace, ['send', to.address, PORT, mebibytes, seconds])
+  const finish = () => void sender.stdin!.end()
+  if (!untilTold) finish()
   let running = true
   const done = Promise.all([linesOf(sender), received]).then(([sent, arrived]) => {
     running = false
     const last = (lines: readonly string[]) => lines.at(-1) ?? ''
     return { sent: last(sent), received: last(arrived), longestGapMs: Number(arrived.at(-2)) }
   })
-  return { done, isRunning: () => running }
+  return { done, begun, isRunning: () => running, finish }
+}
+
+function comes(receiver: ChildProcess): Promise<void> {
+  return new Promise((resolve) => receiver.stdout!.on('data', (text) => /comes/.test(text) && resolve()))
 }
 
 function program(namespace: string, words: readonly (string | number)[]): ChildProcess {
   const argv = inNamespace(namespace, [process.execPath, PROGRAM, ...words.map(String)])
-  const child = spawn(argv[0]!, argv.slice(1), { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(argv[0]!, argv.slice(1), { stdio: ['pipe', 'pipe', 'inherit'] })
+  child.stdin!.on('error', () => {}) // it has ended before it was told
   onTestFinished(() => void child.kill('SIGKILL'))
   return child
 }

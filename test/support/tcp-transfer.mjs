@@ -3,7 +3,7 @@
 //   tcp-transfer receive PORT                       prints `listening`, `comes` once a MiB has, then the longest time in
 //                                                   which nothing came, in milliseconds, and the digest of what came
 //   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints the digest of what went; takes so many seconds or more, and
-//                                                   sends on until its standard input ends
+//                     [until-told]                  sends on until its standard input ends if that is wanted
 //
 // A digest line is `BYTES SHA256`. Plain JavaScript, because pods run it as it is.
 import { createCipheriv, createHash, randomBytes } from 'node:crypto'
@@ -37,7 +37,7 @@ async function receive(port) {
   console.log(`${bytes} ${hash.digest('hex')}`)
 }
 
-async function send(host, port, mebibytes, seconds) {
+async function send(host, port, mebibytes, seconds, isEndless) {
   const socket = connect(port, host)
   await once(socket, 'connect')
   // A stream cipher over zeros: cheap, and no two stretches are alike.
@@ -50,8 +50,8 @@ async function send(host, port, mebibytes, seconds) {
     bytes += chunk.length
     if (!socket.write(chunk)) await once(socket, 'drain')
   }
-  let told = false
-  process.stdin.on('end', () => (told = true)).resume()
+  let told = !isEndless
+  if (isEndless) process.stdin.on('end', () => (told = true)).resume()
   const start = performance.now()
   for (let sent = 0; sent < mebibytes; sent++) {
     await write(CHUNK)
@@ -67,4 +67,5 @@ async function send(host, port, mebibytes, seconds) {
   console.log(`${bytes} ${hash.digest('hex')}`)
 }
 
-await (verb === 'receive' ? receive(Number(rest[0])) : send(rest[0], ...rest.slice(1).map(Number)))
+const [host, ...numbers] = rest.slice(0, 4)
+await (verb === 'receive' ? receive(Number(host)) : send(host, ...numbers.map(Number), rest[4] === 'until-told'))

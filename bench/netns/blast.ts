@@ -2,7 +2,7 @@
 // A program of its own: the harness starts one in each pod. Many packets a system call (sendmmsg, recvmmsg).
 //
 //   blast send IP PORT LENGTH SECONDS [PACKETS_PER_SECOND]
-//   blast receive IP PORT SECONDS
+//   blast receive IP PORT [SECONDS]          without SECONDS until its input ends
 //
 // Each prints one line of JSON, a BlastResult.
 import { pathToFileURL } from 'node:url'
@@ -34,6 +34,7 @@ const MSG_DONTWAIT = 0x40
 const RECEIVE_BUFFER_BYTES = 32 << 20
 /** How long a receiver waits for one packet before it looks at the clock. */
 const WAIT_MS = 200
+const STDIN = 0
 
 function checked(answer: number, call: string): number {
   if (answer < 0) throw new Error(`${call}: errno ${-answer}`)
@@ -41,7 +42,8 @@ function checked(answer: number, call: string): number {
 }
 
 /**
- * Sends datagrams of `lengthBytes` (UDP payload, up to 2048) for `seconds`, as fast as it can or at `rate` a second.
+ * Sends datagrams of `lengthBytes` (UDP payload, up to 2048) for `seconds`, as fast as it can or at `rate` a second: then
+ * so many in all, also when it got no time at the end, and takes longer.
  */
 export function send(
   address: number | bigint,
@@ -63,8 +65,9 @@ export function send(
   let packets = 0
   let refused = 0
   let elapsed = 0
-  while (elapsed < seconds) {
-    const due = rate === Infinity ? BATCH : Math.min(BATCH, Math.ceil(elapsed * rate) - packets)
+  const total = rate === Infinity ? 0 : Math.round(seconds * rate)
+  while (elapsed < seconds || packets + refused < total) {
+    const due = rate === Infinity ? BATCH : Math.min(BATCH, total - packets, Math.ceil(elapsed * rate) - packets)
     if (due <= 0) pauseMilliseconds(0.1)
     else {
       const sent = libc.sendmmsg(fd, headers.addressOf(0), due, 0)
@@ -93,7 +96,10 @@ function headersFor(memory: PacketMemory, address: number | bigint): MessageHead
   return new MessageHeaders(memory, BATCH, wide)
 }
 
-/** Counts datagrams to `address` and `port` for `seconds`; `ready` is called once the socket is bound. */
+/**
+ * Counts datagrams to `address` and `port` for `seconds`, or, when that is not finite, until standard input ends and none
+ * waits; `ready` is called once the socket is bound.
+ */
 export function receive(
   address: number | bigint,
   port: number,
@@ -108,7 +114,7 @@ export function receive(
   const headers = headersFor(memory, address)
   headers.setSlots(BATCH, (index) => slots + index * SLOT_BYTES, SLOT_BYTES)
   for (let i = 0; i < BATCH; i++) headers.resetReceive(i)
-  const waiting = new PollSet(memory, [fd])
+  const waiting = new PollSet(memory, Number.isFinite(seconds) ? [fd] : [fd, STDIN])
   ready()
   const start = performance.now()
   let first = 0
@@ -120,8 +126,10 @@ export function receive(
       last = performance.now()
       if (packets === 0) first = last
       packets += received
-    } else if (received === -EAGAIN) waiting.wait(WAIT_MS)
-    else if (received !== -EINTR) checked(received, 'recvmmsg')
+    } else if (received === -EAGAIN) {
+      waiting.wait(WAIT_MS)
+      if (!Number.isFinite(seconds) && waiting.ready(0) === 0 && waiting.ready(1) !== 0) break
+    } else if (received !== -EINTR) checked(received, 'recvmmsg')
   }
   libc.close(fd)
   const span = (last - first) / 1000
@@ -137,9 +145,9 @@ function main(words: readonly string[]): number {
   if (verb === 'send' && usable && numbers.length >= 3 && numbers[1]! <= SLOT_BYTES) {
     const [port, length, seconds, rate] = numbers
     console.log(JSON.stringify(send(address, port!, length!, seconds!, rate)))
-  } else if (verb === 'receive' && usable && numbers.length === 2) {
-    const [port, seconds] = numbers
-    console.log(JSON.stringify(receive(address, port!, seconds!, () => console.error('ready'))))
+  } else if (verb === 'receive' && usable && (numbers.length === 1 || numbers.length === 2)) {
+    const [port, seconds = Infinity] = numbers
+    console.log(JSON.stringify(receive(address, port!, seconds, () => console.error('ready'))))
   } else {
     return misused()
   }
@@ -147,7 +155,7 @@ function main(words: readonly string[]): number {
 }
 
 function misused(): number {
-  console.error('usage: blast send IP PORT LENGTH SECONDS [PACKETS_PER_SECOND] | blast receive IP PORT SECONDS')
+  console.error('usage: blast send IP PORT LENGTH SECONDS [PACKETS_PER_SECOND] | blast receive IP PORT [SECONDS]')
   return 2
 }
 

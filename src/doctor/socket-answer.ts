@@ -1,7 +1,6 @@
 // Whether a daemon answers on its local socket: any answer will do.
 import { request } from 'node:http'
-
-const LIMIT_MS = 1000
+import { ANSWER_LIMIT_MS } from './node-view.ts'
 
 /** @throws Error when the socket may not be entered (not root) */
 export function socketAnswers(socketPath: string): Promise<boolean> {
@@ -10,7 +9,7 @@ export function socketAnswers(socketPath: string): Promise<boolean> {
       response.resume()
       resolve(true)
     })
-    call.setTimeout(LIMIT_MS, () => call.destroy(new Error('no answer')))
+    call.setTimeout(ANSWER_LIMIT_MS, () => call.destroy(new Error('no answer')))
     call.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EACCES') reject(error)
       else resolve(false)

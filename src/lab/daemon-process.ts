@@ -14,7 +14,7 @@ import type { HostPlan, LabOptions, LabPlan } from './plan.ts'
 import { identify, isAlive, type ProcessIdentity } from './process-identity.ts'
 import { UNDERLAY_INTERFACE } from './underlay.ts'
 
-const READY_LIMIT_MS = 20_000
+const READY_LIMIT_MS = 60_000
 const POLL_MS = 20
 
 /**

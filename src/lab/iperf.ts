@@ -46,7 +46,7 @@ export interface IperfResult {
 const FIRST_PORT = 5201
 /** Measurements towards one member that may run at the same time. */
 const PORTS = 20
-const SERVER_START_MS = 5_000
+const SERVER_START_MS = 20_000
 const BITRATE = /^\d+(\.\d+)?[kmgt]?$/i
 
 /**

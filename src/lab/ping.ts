@@ -35,7 +35,7 @@ export interface PingResult {
   readonly averageMs: number | null
 }
 
-const ANSWER_MS = 2000
+const ANSWER_MS = 4000
 const INTERVAL_MS = 50
 const MOST_PINGS = 10_000
 /** What an IPv4 packet holds beside its own header (20 bytes) and that of ICMP (8). */

@@ -4,6 +4,7 @@ import { readFileSync, renameSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Lab } from '../../src/lab/lab.ts'
 import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
+import { startTransfer } from '../support/transfer.ts'
 
 const NAME = 'restart'
 const FILES = hostFiles(NAME, 'host1')
@@ -31,12 +32,15 @@ describe('a daemon killed and started again', () => {
   test('keeps lease, MAC and subnet.env, and the transfer goes on', async () => {
     const before = identity(lab)
     const start = await bytesSent()
-    const transfer = lab.iperf('pod1.1', 'pod2.1', { seconds: 4 })
-    await expect.poll(bytesSent, { timeout: 5_000 }).toBeGreaterThan(start + 1e6)
+    const size = { mebibytes: 64, seconds: 3, held: true }
+    const transfer = await startTransfer(lab.endpoint('pod1.1'), lab.endpoint('pod2.1'), size)
+    await expect.poll(bytesSent, { timeout: 30_000 }).toBeGreaterThan(start + 1e6)
     await lab.fault({ kind: 'crash', host: 'host1' })
     await lab.heal()
     const afterRestart = await bytesSent()
-    await transfer
+    transfer.release()
+    const { sent, received } = await transfer.done
+    expect(received).toBe(sent)
     expect(await bytesSent()).toBeGreaterThan(afterRestart + 1e6)
     expect(identity(lab)).toEqual(before)
     const device = await lab.exec('host1', ['ip', '-br', 'link', 'show', 'flannel.1'])
@@ -49,11 +53,11 @@ describe('a daemon killed and started again', () => {
     await lab.fault({ kind: 'crash', host: 'host1' })
     renameSync(store, `${store}.away`)
     lab.startDaemon('host1')
-    await expect.poll(() => lab.host('host1').status?.state, { timeout: 15_000 }).toBe('degraded')
+    await expect.poll(() => lab.host('host1').status?.state, { timeout: 60_000 }).toBe('degraded')
     expect(await lab.ping('pod1.1', 'pod2.1', { count: 3 })).toMatchObject({ received: 3 })
     expect(identity(lab)).toEqual(before)
     renameSync(`${store}.away`, store)
-    await expect.poll(() => lab.host('host1').status?.state, { timeout: 15_000 }).toBe('ready')
+    await expect.poll(() => lab.host('host1').status?.state, { timeout: 60_000 }).toBe('ready')
     expect(identity(lab)).toEqual(before)
   })
 

@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { attempt } from '../../src/host/command.ts'
+import { numbersTo, pingsIn, pingWords } from '../support/answered.ts'
 import {
   CONFIG,
   daemonWords,
@@ -14,6 +15,8 @@ import {
   writeConfig,
 } from '../support/daemon-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
+
+const PINGS = 3
 
 const kindOf = ({ namespace }: Host) =>
   (JSON.parse(ip('-n', namespace, '-json', '-details', 'link', 'show', 'flannel.1')) as [{ linkinfo: object }])[0]
@@ -28,7 +31,7 @@ const identityOf = (host: Host, daemon: RunningDaemon) => ({
 async function expectReached(from: Host, daemon: RunningDaemon): Promise<void> {
   const words = ['ping', '-n', '-c', '1', '-W', '1', daemon.status!.node!.overlayAddress]
   await expect
-    .poll(async () => (await attempt(words, { namespace: from.namespace })).exitCode, { timeout: 5000 })
+    .poll(async () => (await attempt(words, { namespace: from.namespace })).exitCode, { timeout: 30_000 })
     .toBe(0)
 }
 
@@ -102,12 +105,11 @@ test('marks of packets cross between nodes whose config has GBP, and learning is
   const namespace = other.namespace
   const rule = (words: string) => attempt(['iptables', ...words.split(' ')], { namespace })
   await rule('-A INPUT -i flannel.1 -m mark --mark 0x234 -p icmp')
-  const mark = await attempt(
-    ['ping', '-n', '-m', '564', '-c', '3', '-i', '0.2', daemons[1]!.status!.node!.overlayAddress],
-    host,
-  )
-  expect(mark.stdout).toContain(' 0% packet loss')
-  expect((await rule('-L INPUT -v -n -x')).stdout).toMatch(/^ +3 .*mark match 0x234/m)
+  const words = pingWords(daemons[1]!.status!.node!.overlayAddress, PINGS, ['-m', '564'])
+  const { sent, answered } = pingsIn((await attempt(words, { namespace: host.namespace, timeoutMs: 60_000 })).stdout)
+  expect(answered).toEqual(numbersTo(PINGS))
+  const listed = async () => (await rule('-L INPUT -v -n -x')).stdout
+  await expect.poll(listed).toMatch(new RegExp(`^ +${sent} .*mark match 0x234`, 'm'))
 })
 
 test('an MTU that the underlay has no room for is what the kernel makes of it, at every start', async () => {

@@ -114,7 +114,7 @@ describe('users', () => {
     onTestFinished(() => store.close())
     const lease = await store.renew(await store.acquire(request('192.0.2.1')))
     expect(await store.read(lease)).toMatchObject({ revision: lease.revision })
-    const watch = store.watch(AbortSignal.timeout(5000))[Symbol.asyncIterator]()
+    const watch = store.watch(AbortSignal.timeout(60_000))[Symbol.asyncIterator]()
     expect((await watch.next()).value).toMatchObject({ leases: [{ subnet: lease.subnet }] })
     await store.release(lease)
     expect((await watch.next()).value).toMatchObject({ type: 'snapshot', leases: [] })

@@ -59,7 +59,7 @@ describe('a real server', () => {
     expect(server.ctl('get', '--print-value-only', key)).toBe(before)
     const id = BigInt(/"lease":(\d+)/.exec(server.ctl('get', key, '-w', 'json'))![1]!).toString(16)
     const left = Number(/remaining\((\d+)s\)/.exec(server.ctl('lease', 'timetolive', id))?.[1])
-    expect(Math.abs(left - 86_400)).toBeLessThanOrEqual(10)
+    expect(Math.abs(left - 86_400)).toBeLessThanOrEqual(60)
   })
 
   test('holds leases with an IPv6 half, or with nothing else, as flannel writes them', async () => {

@@ -40,7 +40,7 @@ test('a device without its address is back within 5 s, with entries, routes and 
   console.log(`back after ${((performance.now() - start) / 1000).toFixed(1)} s`)
   expect(await lab().ping('pod1.1', 'pod2.1', { count: PINGS })).toMatchObject({ received: PINGS })
   await eventually(() => expect(status()?.state).toBe('ready'))
-  expect(logOf(lab(), 'host2').map(({ event }) => event)).toContain('device-restored')
+  await eventually(() => expect(logOf(lab(), 'host2').map(({ event }) => event)).toContain('device-restored'))
   expect(lab().host('host2').daemonPid).toBe(daemonPid)
 })
 

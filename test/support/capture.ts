@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { expect } from 'vitest'
 import { inNamespace } from '../../src/host/command.ts'
 import { temporaryDirectory } from './temporary-directory.ts'
 
@@ -74,8 +75,9 @@ export class Capture {
     return frames
   }
 
-  /** Ends the capture. */
-  async stop(): Promise<Uint8Array[]> {
+  /** Ends the capture, once so many frames are there: tcpdump may have no time for what has passed long ago. */
+  async stop(atLeast = 0): Promise<Uint8Array[]> {
+    if (atLeast > 0) await expect.poll(() => this.frames().length).toBeGreaterThanOrEqual(atLeast)
     this.#tcpdump.kill('SIGTERM')
     await this.#ended
     return this.frames()

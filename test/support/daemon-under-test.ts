@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setImmediate as immediate } from 'node:timers/promises'
 import { expect, onTestFinished } from 'vitest'
 import type { DaemonStatus } from '../../src/daemon/status-file.ts'
 import { inNamespace } from '../../src/host/command.ts'
@@ -13,7 +14,7 @@ import { temporaryDirectory } from './temporary-directory.ts'
 
 export const CONFIG = { Network: '10.244.0.0/16', Backend: { Type: 'vxlan', VNI: 1 } }
 /** A start takes seconds on a busy machine, of which there are two at a time. */
-const READY_LIMIT_MS = 20_000
+const READY_LIMIT_MS = 60_000
 
 export interface Host {
   readonly namespace: string
@@ -113,12 +114,8 @@ export class RunningDaemon {
       return this.status?.state === 'ready' ? this.status.peers.length : -1
     }
     await expect.poll(seen, { timeout: READY_LIMIT_MS, interval: 20 }).toBe(peers)
-    await this.#heard()
-  }
-
-  /** What it wrote before now is in `output`: a turn of the loop reads it, and the next one begins after that. */
-  async #heard(): Promise<void> {
-    for (let turn = 0; turn < 2; turn++) await new Promise((resolve) => setImmediate(resolve))
+    // What it has written before that is in the pipe by now: a whole turn of the loop reads it.
+    for (let phase = 0; phase < 2; phase++) await immediate()
   }
 
   /** Exit code, once it has ended. */

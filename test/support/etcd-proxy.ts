@@ -2,15 +2,19 @@
 import { once } from 'node:events'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 
-/** Milliseconds without a byte after which the wire counts as quiet. */
-const QUIET_MS = 35
+/**
+ * The wire counts as quiet after so many looks without a byte between them. Looks, not time: a process that got none has
+ * not read what came meanwhile.
+ */
+const QUIET_LOOKS = 7
+const LOOK_MS = 5
 
 export class EtcdProxy {
   readonly #target: number
   readonly #sockets = new Set<Socket>()
   #server: Server | null = null
   #port = 0
-  #movedAt = 0
+  #moved = false
   #held = false
   /** Connections made so far. */
   connections = 0
@@ -57,14 +61,17 @@ export class EtcdProxy {
 
   /** Resolves when nothing has moved for a while. */
   async quiet(): Promise<void> {
-    this.#movedAt = performance.now()
-    while (performance.now() - this.#movedAt < QUIET_MS) await new Promise((resolve) => setTimeout(resolve, 5))
+    for (let looks = 0; looks < QUIET_LOOKS; looks++) {
+      this.#moved = false
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+      if (this.#moved) looks = -1
+    }
   }
 
   #listen(): void {
     this.#server = createServer((near) => {
       this.connections++
-      this.#movedAt = performance.now()
+      this.#moved = true
       const far = connect(this.#target, '127.0.0.1')
       this.#pass(near, far)
       this.#pass(far, near)
@@ -77,7 +84,7 @@ export class EtcdProxy {
     this.#sockets.add(from)
     from.setNoDelay(true)
     from.on('data', (bytes) => {
-      this.#movedAt = performance.now()
+      this.#moved = true
       if (!this.#held) to.write(bytes)
     })
     from.on('error', () => {})

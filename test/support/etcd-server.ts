@@ -7,7 +7,14 @@ import { createServer } from 'node:net'
 import { vi } from 'vitest'
 import { inNamespace } from '../../src/host/command.ts'
 
-const START_LIMIT_MS = 15_000
+const START_LIMIT_MS = 60_000
+/** Of etcdctl: for a server that is there, and for the question whether it is. */
+const PATIENT = ['--command-timeout=20s', '--dial-timeout=10s']
+const CURIOUS = ['--command-timeout=2s', '--dial-timeout=1s']
+/** Ports below those that the kernel gives to connections (ip_local_port_range), a share of them for each process. */
+const FIRST_FREE_PORT = 10_000
+const FREE_PORTS = 20_000
+const PORTS_OF_A_PROCESS = 100
 /**
  * Of this file's servers in namespaces. Files run side by side with the same addresses, and a daemon refuses to be a
  * second one by the same address in the same store, which is named by its address and port, on one machine.
@@ -100,7 +107,7 @@ export class EtcdServer {
     const look = () => {
       if (this.#child?.exitCode !== null) throw new Error(`etcd ended: ${this.#output}`)
       try {
-        this.ctl('endpoint', 'health')
+        this.#ask(CURIOUS, 'endpoint', 'health')
         return true
       } catch (error) {
         // A user or a certificate is asked for: it is there.
@@ -112,17 +119,13 @@ export class EtcdServer {
 
   /** Runs etcdctl against this member and gives what it printed. */
   ctl(...words: string[]): string {
+    return this.#ask(PATIENT, ...words)
+  }
+
+  #ask(limits: readonly string[], ...words: string[]): string {
     const { tls } = this.#options
     const trust = tls === undefined ? [] : ['--cacert', tls.ca, '--cert', tls.cert, '--key', tls.key]
-    const argv = this.#at([
-      'etcdctl',
-      '--endpoints',
-      this.url,
-      '--command-timeout=2s',
-      '--dial-timeout=1s',
-      ...trust,
-      ...words,
-    ])
+    const argv = this.#at(['etcdctl', '--endpoints', this.url, ...limits, ...trust, ...words])
     const env = { ...process.env, ETCDCTL_API: '3' }
     return execFileSync(argv[0]!, argv.slice(1), { encoding: 'utf8', env, stdio: ['ignore', 'pipe', 'pipe'] })
   }
@@ -182,12 +185,22 @@ export async function startCluster(
   return servers
 }
 
-/** A TCP port of loopback that nobody listens on. */
+let portsGiven = 0
+
+/** A TCP port of loopback that nobody listens on, and that no connection and no other process of the tests takes. */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return port
+  for (;;) {
+    const within = (process.pid * PORTS_OF_A_PROCESS) % FREE_PORTS
+    const port = FIRST_FREE_PORT + within + (portsGiven++ % PORTS_OF_A_PROCESS)
+    const server = createServer().listen(port, '127.0.0.1')
+    try {
+      await once(server, 'listening')
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') continue
+      throw error
+    }
+    server.close()
+    await once(server, 'close')
+    return port
+  }
 }

@@ -26,7 +26,7 @@ async function openWorld(lab: Lab): Promise<void> {
 
 /** What a program prints on a host. Throws with its words when it fails. */
 export async function printed(lab: Lab, host: string, ...argv: string[]): Promise<string> {
-  const { exitCode, stdout, stderr } = await lab.exec(host, argv)
+  const { exitCode, stdout, stderr } = await lab.exec(host, argv, { timeoutMs: 60_000 })
   if (exitCode !== 0) throw new Error(`${argv.join(' ')}: ${stderr}`)
   return stdout
 }
@@ -46,7 +46,7 @@ export function trafficTests(theLab: () => Lab): void {
     })
 
     test('from a pod to the world by IPv6 do so too: the world knows no way back to a pod', async () => {
-      const { stdout } = await theLab().exec(`pod${number}.1`, ['ping', '-n', '-c', '1', '-W', '3', WORLD_IPV6])
+      const { stdout } = await theLab().exec(`pod${number}.1`, ['ping', '-n', '-c', '1', '-W', '10', WORLD_IPV6])
       expect(stdout).toContain(' 1 received')
     })
 

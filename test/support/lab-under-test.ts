@@ -118,7 +118,7 @@ export function logOf(lab: Lab, host: string): { readonly level: string; readonl
 export async function killDaemon(lab: Lab, host: string): Promise<void> {
   const { daemon } = lab.host(host)
   if (daemon === null || !signal(daemon, 'SIGKILL')) throw new Error(`the daemon of ${host} does not run`)
-  if (!(await waitGone([daemon], 20_000))) throw new Error(`the daemon of ${host} outlives its kill`)
+  if (!(await waitGone([daemon], 20_000))) throw new Error(`the daemon of ${host} outlives SIGKILL`)
 }
 
 /** What must outlive a daemon: its lease, its MAC and its subnet.env. */

@@ -33,7 +33,7 @@ export function loopbackAddress(address: string, wide: boolean): number | bigint
 
 /** Gives a namespace the IPv6 addresses of the suite, which the kernel takes into use a moment later (net/ipv6/addrconf.c). */
 export function addWideAddresses(namespace: string): void {
-  const limit = performance.now() + 20_000
+  const limit = performance.now() + 10_000
   for (const address of [NEAR, FAR]) {
     const text = formatIpv6(wideOf(ip(address)))
     iproute('-n', namespace, 'address', 'add', `${text}/128`, 'dev', 'lo', 'nodad')

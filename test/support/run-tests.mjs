@@ -123,8 +123,8 @@ function report({ passed, failed, skips, failures }, leftOut) {
 function leftBehind(before) {
   const names = [...namespaces()].filter((name) => !before.namespaces.has(name))
   const links = [...linksHere()].filter((name) => name !== 'lo')
-  // What was told to stop may need a moment to go.
-  for (let tries = 0; tries < 20 && strayed(before).length > 0; tries += 1) spawnSync('sleep', ['0.1'])
+  // What was told to stop may need a moment to go, or seconds on a machine that has much to do.
+  for (let tries = 0; tries < 100 && strayed(before).length > 0; tries += 1) spawnSync('sleep', ['0.1'])
   return [
     ...names.map((name) => `left behind: network namespace ${name}`),
     ...links.map((name) => `left behind: network device ${name} in the namespace of the run`),

@@ -144,18 +144,21 @@ export const toPod = (bytes: number) =>
   })
 
 /**
- * The loopback of a namespace carries 8 Mbit/s until the test ends, and keeps so much of what waits for it. What is
- * left then is thrown away: the kernel sends every ICMP answer of one CPU, whatever the namespace, from one socket
+ * The loopback of a namespace carries so much a second (8 Mbit unless told otherwise) until the test ends, and keeps so
+ * much of what waits for it; the function that comes back gives it another rate. What is left at the end is thrown away: the kernel sends every ICMP answer of one CPU, whatever the namespace, from one socket
  * (`net/ipv4/icmp.c`), and answers that wait in this queue would silence the pings of the whole machine until it has
  * drained, namespace deleted or not. One CPU receives them all, as the queue's timer may fire on another than the
  * sender's and two would change their order.
  */
-export function slowLoopback(namespace: string, limit = '8mb'): void {
+export function slowLoopback(namespace: string, limit = '8mb', rate = '8mbit'): (rate: string) => void {
   const root = ['dev', 'lo', 'root']
   const within = (...words: string[]) => iproute('netns', 'exec', namespace, ...words)
   within('sh', '-c', 'echo 1 > /sys/class/net/lo/queues/rx-0/rps_cpus')
-  within('tc', 'qdisc', 'add', ...root, 'tbf', 'rate', '8mbit', 'burst', '4kb', 'limit', limit)
+  const shape = (verb: string, speed: string) =>
+    within('tc', 'qdisc', verb, ...root, 'tbf', 'rate', speed, 'burst', '4kb', 'limit', limit)
+  shape('add', rate)
   onTestFinished(() => void within('tc', 'qdisc', 'del', ...root))
+  return (faster) => void shape('change', faster)
 }
 
 /** Waits until `condition` holds; a turn of the loop, again and again, at most twenty seconds. */

@@ -23,7 +23,7 @@ export interface Arrival {
 
 /** Another one each time: what is late of an earlier question is no answer to this one. */
 let port = 4711
-const LIMIT_MS = 3000
+const LIMIT_MS = 15_000
 
 /** Sends until one arrives, and gives its source; `null` when none does. */
 export async function seenSource(from: Sender, to: Receiver): Promise<string | null> {

@@ -2,8 +2,8 @@
 //
 //   tcp-transfer receive PORT                       prints `listening`, `comes` once a MiB has, then the longest time in
 //                                                   which nothing came, in milliseconds, and the digest of what came
-//   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints the digest of what went; takes so many seconds or more, and
-//                     [until-told]                  sends on until its standard input ends if that is wanted
+//   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints `connected`, then the digest of what went; takes so many
+//                                                   seconds or more, and keeps the last MiB until its input ends
 //
 // A digest line is `BYTES SHA256`. Plain JavaScript, because pods run it as it is.
 import { createCipheriv, createHash, randomBytes } from 'node:crypto'
@@ -12,8 +12,6 @@ import { connect, createServer } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 
 const CHUNK = Buffer.alloc(1 << 20)
-/** What goes as long as nobody says that it is enough. */
-const [MORE_BYTES, MORE_EVERY_MS] = [1 << 16, 20]
 const [verb, ...rest] = process.argv.slice(2)
 
 async function receive(port) {
@@ -37,35 +35,29 @@ async function receive(port) {
   console.log(`${bytes} ${hash.digest('hex')}`)
 }
 
-async function send(host, port, mebibytes, seconds, isEndless) {
+async function inputEnd() {
+  if (!process.stdin.readableEnded) await once(process.stdin.resume(), 'end')
+}
+
+async function send(host, port, mebibytes, seconds) {
   const socket = connect(port, host)
   await once(socket, 'connect')
+  console.log('connected')
   // A stream cipher over zeros: cheap, and no two stretches are alike.
   const random = createCipheriv('aes-128-ctr', randomBytes(16), randomBytes(16))
   const hash = createHash('sha256')
-  let bytes = 0
-  const write = async (zeros) => {
-    const chunk = random.update(zeros)
-    hash.update(chunk)
-    bytes += chunk.length
-    if (!socket.write(chunk)) await once(socket, 'drain')
-  }
-  let told = !isEndless
-  if (isEndless) process.stdin.on('end', () => (told = true)).resume()
   const start = performance.now()
   for (let sent = 0; sent < mebibytes; sent++) {
-    await write(CHUNK)
+    if (sent === mebibytes - 1) await inputEnd()
+    const chunk = random.update(CHUNK)
+    hash.update(chunk)
+    if (!socket.write(chunk)) await once(socket, 'drain')
     const early = start + (1000 * seconds * (sent + 1)) / mebibytes - performance.now()
     if (early > 0) await pause(early)
   }
-  while (!told) {
-    await write(CHUNK.subarray(0, MORE_BYTES))
-    await pause(MORE_EVERY_MS)
-  }
   socket.end()
   await once(socket, 'close')
-  console.log(`${bytes} ${hash.digest('hex')}`)
+  console.log(`${mebibytes * CHUNK.length} ${hash.digest('hex')}`)
 }
 
-const [host, ...numbers] = rest.slice(0, 4)
-await (verb === 'receive' ? receive(Number(host)) : send(host, ...numbers.map(Number), rest[4] === 'until-told'))
+await (verb === 'receive' ? receive(Number(rest[0])) : send(rest[0], ...rest.slice(1).map(Number)))

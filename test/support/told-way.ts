@@ -56,13 +56,13 @@ export async function routeOf(lab: Lab, from: string, to: string): Promise<strin
 
 /** A transfer under which the way shrinks, and for how long nothing came at most. */
 export async function transferOverShrinkingWay({ lab, router }: ToldWay, from: string, to: string): Promise<number> {
-  const size = { mebibytes: 40, seconds: 2.5, untilTold: true }
+  const size = { mebibytes: 40, seconds: 2.5, held: true }
   const transfer = await startTransfer(lab().endpoint(from), lab().endpoint(to), size)
   await transfer.begun
   router().passes(ROUTER_MTU)
   await expect.poll(() => routeOf(lab(), from, to)).toMatch(new RegExp(`\\bmtu ${WHOLE}\\b`))
   expect(transfer.isRunning()).toBe(true)
-  transfer.finish()
+  transfer.release()
   const { sent, received, longestGapMs } = await transfer.done
   expect(received).toBe(sent)
   console.log(`nothing came for ${longestGapMs} ms at most`)

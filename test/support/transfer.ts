@@ -10,45 +10,48 @@ import { ROOT } from './source-tree.ts'
 const PROGRAM = join(ROOT, 'test/support/tcp-transfer.mjs')
 const PORT = 7000
 
+export interface TransferSize {
+  readonly mebibytes: number
+  readonly seconds?: number
+  readonly held?: boolean
+}
+
 export interface Transfer {
   /** `BYTES SHA256` of both ends, and for how long nothing came at most, once the transfer is over. */
   readonly done: Promise<{ readonly sent: string; readonly received: string; readonly longestGapMs: number }>
+  /** Resolves when there is a connection. */
+  readonly connected: Promise<unknown>
   /** Resolves when the first MiB has come. */
   readonly begun: Promise<void>
   /** Whether it still runs. */
   isRunning(): boolean
-  /** Of one `untilTold`: it is enough. */
-  finish(): void
+  /** Lets a held transfer end. */
+  release(): void
 }
 
 /**
- * Starts sending so many MiB, for `seconds` or longer, `untilTold` more and more of them until `finish` is called, and
- * comes back when the first bytes may go. Call inside a test.
+ * Starts sending so many MiB, for `seconds` or longer, and comes back when the first bytes may go. `held`: the last MiB
+ * waits until it is released, so that the connection outlives whatever is done to it. Call inside a test.
  */
 export async function startTransfer(
   from: Pick<Endpoint, 'namespace'>,
   to: Pick<Endpoint, 'namespace' | 'address'>,
-  {
-    mebibytes,
-    seconds = 0,
-    untilTold = false,
-  }: { readonly mebibytes: number; readonly seconds?: number; readonly untilTold?: boolean },
+  { mebibytes, seconds = 0, held = false }: TransferSize,
 ): Promise<Transfer> {
   const receiver = program(to.namespace, ['receive', PORT])
   const received = linesOf(receiver)
   await once(receiver.stdout!, 'data') // it says when it listens
   const begun = comes(receiver)
-  const words = ['send', to.address, PORT, mebibytes, seconds, ...(untilTold ? ['until-told'] : [])]
-  const sender = program(from.namespace, words)
-  const finish = () => void sender.stdin!.end()
-  if (!untilTold) finish()
+  const sender = program(from.namespace, ['send', to.address, PORT, mebibytes, seconds])
+  const connected = once(sender.stdout!, 'data')
+  if (!held) sender.stdin!.end()
   let running = true
   const done = Promise.all([linesOf(sender), received]).then(([sent, arrived]) => {
     running = false
     const last = (lines: readonly string[]) => lines.at(-1) ?? ''
     return { sent: last(sent), received: last(arrived), longestGapMs: Number(arrived.at(-2)) }
   })
-  return { done, begun, isRunning: () => running, finish }
+  return { done, connected, begun, isRunning: () => running, release: () => void sender.stdin!.end() }
 }
 
 function comes(receiver: ChildProcess): Promise<void> {

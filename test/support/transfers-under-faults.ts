@@ -47,11 +47,11 @@ export function describeTransfers({ mebibytes }: { readonly mebibytes: number })
       ['receiver', 'host2'],
     ])('although the daemon of the %s is killed and started again', async (_, host) => {
       const before = identityOf(lab(), host)
-      const transfer = await endlessTransfer(lab(), mebibytes)
+      const transfer = await heldTransfer(lab(), mebibytes)
       await killDaemon(lab(), host)
       expect(transfer.isRunning()).toBe(true)
       await lab().restart(host)
-      transfer.finish()
+      transfer.release()
       const { sent, received } = await transfer.done
       expect(received).toBe(sent)
       expect(identityOf(lab(), host)).toEqual(before)
@@ -59,7 +59,7 @@ export function describeTransfers({ mebibytes }: { readonly mebibytes: number })
 
     test('although the store is unreadable meanwhile: the daemon starts from what it remembers', async () => {
       const before = identityOf(lab(), 'host1')
-      const transfer = await endlessTransfer(lab(), mebibytes)
+      const transfer = await heldTransfer(lab(), mebibytes)
       await killDaemon(lab(), 'host1')
       const giveBack = takeStoreAway(lab())
       onTestFinished(giveBack)
@@ -67,7 +67,7 @@ export function describeTransfers({ mebibytes }: { readonly mebibytes: number })
       await eventually(() => expect(lab().host('host1').status?.state).toBe('degraded'))
       expect(transfer.isRunning()).toBe(true)
       expect(identityOf(lab(), 'host1')).toEqual(before)
-      transfer.finish()
+      transfer.release()
       const { sent, received } = await transfer.done
       expect(received).toBe(sent)
       giveBack()
@@ -85,9 +85,9 @@ async function expectIntact(lab: Lab, from: string, to: string, mebibytes: numbe
   expect(received).toMatch(new RegExp(`^${mebibytes * 2 ** 20} [0-9a-f]{64}$`))
 }
 
-/** A transfer that has begun, of so many MiB at least, and that goes on until it is told to finish. */
-async function endlessTransfer(lab: Lab, mebibytes: number): Promise<Transfer> {
-  const size = { mebibytes, seconds: SECONDS, untilTold: true }
+/** A transfer that has begun, of so many MiB at least, and that does not end before it is released. */
+async function heldTransfer(lab: Lab, mebibytes: number): Promise<Transfer> {
+  const size = { mebibytes, seconds: SECONDS, held: true }
   const transfer = await startTransfer(lab.endpoint('pod1.1'), lab.endpoint('pod2.1'), size)
   await transfer.begun
   return transfer

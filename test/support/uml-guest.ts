@@ -28,8 +28,8 @@ const NO_ANSWER = 255
 const KERNEL = '/usr/bin/linux.uml'
 const MODULES = '/usr/lib/uml/modules'
 const MEMORY = '768M'
-const BOOT_LIMIT_MS = 40_000
-const COMMAND_LIMIT_MS = 20_000
+const BOOT_LIMIT_MS = 100_000
+const COMMAND_LIMIT_MS = 90_000
 const LOOK_MS = 100
 
 /** Why no guest can be booted here; `null` when one can. */
@@ -153,14 +153,19 @@ export class UmlGuest implements Place {
 
   async #answering(): Promise<void> {
     const deadline = performance.now() + BOOT_LIMIT_MS
-    for (;;) {
-      if (this.#kernel.exitCode !== null) throw new Error(`the guest ended: ${this.#console}`)
-      if (performance.now() > deadline) throw new Error(`the guest does not answer: ${this.#console}`)
-      const probe = this.start(['true'])
-      const { exitCode } = await Promise.race([probe.ended, pause(5 * LOOK_MS, { exitCode: -1 })])
-      probe.kill()
-      if (exitCode === 0) return
-      await pause(LOOK_MS)
+    const probes: RunningProgram[] = []
+    try {
+      for (;;) {
+        if (this.#kernel.exitCode !== null) throw new Error(`the guest ended: ${this.#console}`)
+        if (performance.now() > deadline) throw new Error(`the guest does not answer: ${this.#console}`)
+        // A guest that has much to do answers an earlier one while the next is asked.
+        probes.push(this.start(['true']))
+        await Promise.race([...probes.slice(-1).map(({ ended }) => ended), pause(5 * LOOK_MS)])
+        if (probes.some(({ output }) => output.exitCode === 0)) return
+        await pause(LOOK_MS)
+      }
+    } finally {
+      for (const probe of probes) probe.kill()
     }
   }
 }

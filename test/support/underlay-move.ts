@@ -41,7 +41,7 @@ export function movesItsUnderlay(
     const tables = generations()
     const addresses = HOSTS.map((host) => readdress(host, distance))
     const start = performance.now()
-    const ping = () => lab().exec('pod1.1', ['ping', '-n', '-c', '1', '-W', '0.2', lab().endpoint('pod2.1').address])
+    const ping = () => lab().exec('pod1.1', ['ping', '-n', '-c', '1', '-W', '1', lab().endpoint('pod2.1').address])
     await expect.poll(async () => (await ping()).exitCode, { timeout: LIMIT_MS, interval: 100 }).toBe(0)
     console.log(`back after ${((performance.now() - start) / 1000).toFixed(1)} s`)
     expect(await lab().ping('pod2.1', 'pod1.1', { count: 10 })).toMatchObject({ received: 10 })

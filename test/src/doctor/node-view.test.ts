@@ -1,8 +1,11 @@
 // What doctor and ping start from, whatever stands in the state directory.
 import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
+import { API_SOCKET } from '../../../src/daemon/api-server.ts'
 import { askNodeView } from '../../../src/doctor/node-view.ts'
+import { socketAnswers } from '../../../src/doctor/socket-answer.ts'
 import { HEALTHY } from '../../support/status-example.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
 
@@ -30,4 +33,14 @@ test('a status file that is whole is taken', async () => {
   const directory = temporaryDirectory()
   writeFileSync(join(directory, 'status.json'), JSON.stringify(HEALTHY))
   expect((await askNodeView(directory)).peers).toEqual(HEALTHY.peers)
+})
+
+test('a daemon that has much to do is heard', async () => {
+  const directory = temporaryDirectory()
+  const late = createServer((_, response) => void setTimeout(() => response.end(JSON.stringify(HEALTHY)), 1200))
+  const socket = join(directory, API_SOCKET)
+  await new Promise<void>((resolve) => late.listen(socket, resolve))
+  onTestFinished(() => void late.close())
+  const [view, answers] = await Promise.all([askNodeView(directory), socketAnswers(socket)])
+  expect([view.answers, view.peers, answers]).toEqual([true, HEALTHY.peers, true])
 })

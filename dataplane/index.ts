@@ -17,6 +17,7 @@ export { LEAST_MTU_BYTES as LEAST_IPV4_MTU_BYTES } from './wire/ipv4.ts'
 export { LEAST_MTU_BYTES as LEAST_IPV6_MTU_BYTES } from './wire/ipv6.ts'
 export { describeLayers, hexDump, type Layer } from './wire/layers.ts'
 export * from './wire/prefix.ts'
+export { gsoTypeName } from './wire/virtio-net.ts'
 export {
   chooseUnderlayFeatures,
   closeDescriptor,

@@ -31,6 +31,7 @@ export function removeEmptyDirectory(path: string): boolean {
   }
 }
 
+/** False also for nothing, and for what lies behind a link that leads nowhere. */
 export function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 }

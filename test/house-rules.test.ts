@@ -10,6 +10,7 @@ import {
   withDropReasons,
 } from './support/docs-rules.ts'
 import {
+  aNameStandsForOneThing,
   filesAreShort,
   filesOpenWithAComment,
   functionsAreShort,
@@ -86,6 +87,31 @@ holds(
   [file('src/clock.ts'), file('src/commons.ts')],
 )
 
+describe('an exported name stands for one thing', () => {
+  const road = file('src/road.ts', 'export interface Way {}', 'export const a = 1, b = 2')
+
+  test.each([
+    file('src/lane.ts', 'export type Way = number'),
+    file('src/lane.ts', 'export class Way {}'),
+    file('src/lane.ts', 'export function b() {}'),
+    file('src/lane.ts', 'export const b = 3'),
+  ])('finds $text beside another one', (planted) => {
+    expect(aNameStandsForOneThing([road, planted])).toHaveLength(1)
+  })
+
+  test('lets pass what is right', () => {
+    const passedOn = file('src/index.ts', "export { a } from './road.ts'", "export type { Way } from './road.ts'")
+    const overloaded = file('src/c.ts', 'export function c(x: 1): void', 'export function c(): void {}', 'const b = 1')
+    const wire = ['udp', 'tcp'].map((name) => file(`dataplane/wire/${name}.ts`, 'export function parse() {}'))
+    const otherSide = file('dataplane/way.ts', 'export interface Way {}')
+    expect(aNameStandsForOneThing([road, passedOn, overloaded, otherSide, ...wire])).toEqual([])
+  })
+
+  test('holds in the project', () => {
+    expect(aNameStandsForOneThing(FILES)).toEqual([])
+  })
+})
+
 holds(
   'imports point one way',
   importsPointOneWay,
@@ -102,6 +128,7 @@ holds(
     imports('src/cli/run.ts', '../../dataplane/engine/engine.ts'),
     imports('src/cli/run.ts', '../store/file.ts'),
     imports('src/host/overlay-link.ts', '../daemon/daemon.ts'),
+    imports('src/config/flag-table.ts', '../daemon/state-directory.ts'),
     imports('src/daemon/health.ts', '../doctor/facts.ts'),
     imports('src/cli/run.ts', '../../test/support/builders.ts'),
     file('src/cli/lazy.ts', "const a = await import('../../dataplane/wire/udp.ts')"),
@@ -184,7 +211,11 @@ describe('docs are in step', () => {
   })
 
   test('links between documents lead somewhere', () => {
-    expect(deadLinks([file('docs/a.md', '[x](planted.md#y) [z](https://example.net) [self](#here)')])).toHaveLength(1)
+    const target = file('docs/b.md', '# Why `so`?', '<a id="id"></a>')
+    const good = '[z](https://example.net#z) [b](b.md) [heading](b.md#why-so) [id](b.md#id) [self](#here)\n## Here'
+    expect(deadLinks([file('docs/a.md', good), target])).toEqual([])
+    const bad = '[x](planted.md) [x](planted.md#y) [x](b.md#planted) [self](#planted)'
+    expect(deadLinks([file('docs/a.md', bad), target])).toHaveLength(4)
     expect(deadLinks(FILES)).toEqual([])
   })
 })

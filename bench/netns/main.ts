@@ -29,14 +29,23 @@ const LOADS: readonly Load[] = ['tcp', 'small-packets']
 function flags(argv: readonly string[]): Flags {
   const command = new Command('bench')
     .description('measures two ways to forward in turns')
-    .option('--underlay <kinds>', `some of ${UNDERLAY_KINDS.join(',')}`, listOf(UNDERLAY_KINDS), UNDERLAY_KINDS)
-    .option('--load <loads>', `some of ${LOADS.join(',')}`, listOf(LOADS), LOADS)
-    .option('--match <pair>', `baseline and challenger, of ${CONTESTANTS.join(',')}`, pair, AGAINST_THE_KERNEL)
+    .addOption(someOf('--underlay <kinds>', UNDERLAY_KINDS))
+    .addOption(someOf('--load <loads>', LOADS))
+    .addOption(
+      new Option('--match <pair>', `baseline and challenger, two of ${CONTESTANTS.join(',')}`)
+        .argParser(pair)
+        .default(AGAINST_THE_KERNEL, Object.values(AGAINST_THE_KERNEL).join(',')),
+    )
     .option('--rounds <count>', 'measurements of each', count, 5)
     .option('--seconds <seconds>', 'length of one', count, 4)
     .addOption(new Option('-o, --output <form>', 'form of the result').choices(['text', 'json']).default('text'))
     .exitOverride((error) => process.exit(error.exitCode === 0 ? EXIT.ok : EXIT.usage))
   return command.parse([...argv], { from: 'user' }).opts<Flags>()
+}
+
+function someOf<T extends string>(flag: string, known: readonly T[]): Option {
+  const all = known.join(',')
+  return new Option(flag, `some of ${all}`).argParser(listOf(known)).default(known, 'all')
 }
 
 function listOf<T extends string>(known: readonly T[]): (words: string) => T[] {

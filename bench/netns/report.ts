@@ -1,4 +1,5 @@
 // Comparisons as a table for people and as JSON for programs.
+import { counted } from '../../src/counted.ts'
 import type { Comparison } from './compare.ts'
 import type { Environment } from './environment.ts'
 import type { Summary } from './rounds.ts'
@@ -25,7 +26,7 @@ function about({ environment, seconds, comparisons }: Report): string {
   const rounds = comparisons[0]?.base.rounds.length ?? 0
   return [
     `Linux ${kernel}, ${system}, ${cores} × ${cpu}, Node ${node}, ${iperf3}, commit ${commit}, ${at}`,
-    `medians of ${rounds} rounds in turns, ${seconds} s each, lowest and highest in brackets; CPU of the whole machine`,
+    `medians of ${counted(rounds, 'round')} in turns, ${seconds} s each, lowest and highest in brackets; CPU of the whole machine`,
   ].join('\n')
 }
 

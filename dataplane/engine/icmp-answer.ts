@@ -8,10 +8,10 @@ import * as icmpv6 from '../wire/icmpv6.ts'
 import * as ipv4 from '../wire/ipv4.ts'
 import * as ipv6 from '../wire/ipv6.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
-import { addressOf } from './address-of.ts'
 import { type Counters, cellOf } from './counters.ts'
 import type { InnerPacket } from './inner-packet.ts'
 import { RateLimit } from './rate-limit.ts'
+import { readAddress } from './read-address.ts'
 import type { EngineSettings } from './settings.ts'
 import { setHeaderChecksum } from './transport-checksum.ts'
 
@@ -96,7 +96,7 @@ export class IcmpAnswer {
     this.sink?.step({
       kind: 'icmp-answer',
       id,
-      to: addressOf(view, packet.version, packet.addressesAt),
+      to: readAddress(view, packet.version, packet.addressesAt),
       type,
       code,
       suppressed,

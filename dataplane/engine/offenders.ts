@@ -2,9 +2,9 @@
 // bad packets costs no memory, and a good packet never gets here.
 import type { DropReason } from '../drop-reason.ts'
 import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
-import { addressOf } from './address-of.ts'
 import type { InnerPacket } from './inner-packet.ts'
 import type { OuterAddresses } from './outer-addresses.ts'
+import { readAddress } from './read-address.ts'
 
 /** Kept at once; a new one takes the place of the one that was seen longest ago. */
 export const OFFENDERS_KEPT = 32
@@ -59,7 +59,7 @@ export class Offenders {
     const nowMs = this.#nowMs()
     const taken = Array.from({ length: this.#count }, (_, index) => ({
       outerSource: this.#addresses.addressOf(this.#outer[index]!),
-      innerSource: addressOf(this.#inner, this.#version[index]!, index * WORDS * 4),
+      innerSource: readAddress(this.#inner, this.#version[index]!, index * WORDS * 4),
       reason: this.#reason[index]!,
       packets: this.#packets[index]!,
       lastSeenMs: Math.round(wallMs - (nowMs - this.#lastSeenMs[index]!)),

@@ -22,7 +22,6 @@ import type { PacketMemory } from '../memory/packet-memory.ts'
 import type { StepSink } from '../step.ts'
 import * as udp from '../wire/udp.ts'
 import * as virtioNet from '../wire/virtio-net.ts'
-import { addressOf } from './address-of.ts'
 import { type Counters, cellOf } from './counters.ts'
 import { encapsulateEcn } from './ecn.ts'
 import { takeHop } from './hop.ts'
@@ -37,6 +36,7 @@ import { packetId } from './packet-id.ts'
 import { PathLimits } from './path-limits.ts'
 import { PathRefusals } from './path-refusals.ts'
 import type { PeerActivity } from './peer-activity.ts'
+import { readAddress } from './read-address.ts'
 import { Segmenter } from './segment.ts'
 import { senderOf } from './sender-of.ts'
 import { countSent, countSettled } from './sent-counts.ts'
@@ -257,7 +257,7 @@ export class Outbound {
     this.#sink?.step({
       kind: 'lookup',
       id,
-      destination: addressOf(this.#view, this.#packet.version, destinationOf(this.#packet)),
+      destination: readAddress(this.#view, this.#packet.version, destinationOf(this.#packet)),
       generation: this.#table.generation,
       entry: entry === NO_ENTRY ? null : this.#table.entry(entry),
     })

@@ -4,7 +4,7 @@
 import { encodeForwardingTable, ForwardingTable, NO_ENTRY } from '../forwarding/forwarding-table.ts'
 import type { UnderlayAddress } from '../forwarding/remote-vtep.ts'
 import type { SocketAddresses } from '../io/socket-addresses.ts'
-import { addressOf } from './address-of.ts'
+import { readAddress } from './read-address.ts'
 
 export interface OuterAddresses {
   replaceTable(table: ForwardingTable): void
@@ -88,7 +88,7 @@ export class WideAddresses implements OuterAddresses, SocketAddresses {
     if (index !== NO_ENTRY) return this.#peers.address(index)
     const at = this.#strangerAt(number)
     if (at < 0) return UNSPECIFIED
-    return addressOf(this.#strangers, 6, at)
+    return readAddress(this.#strangers, 6, at)
   }
 
   /** Where a stranger's address is kept; -1 when the number is no stranger's. */

@@ -4,10 +4,10 @@ import type { DropReason } from '../drop-reason.ts'
 import { encodeForwardingTable, ForwardingTable, NO_ENTRY } from '../forwarding/forwarding-table.ts'
 import type { StepSink } from '../step.ts'
 import type { Prefix } from '../wire/prefix.ts'
-import { addressOf } from './address-of.ts'
 import type { InnerPacket } from './inner-packet.ts'
 import type { Offenders } from './offenders.ts'
 import type { OwnSubnets } from './own-subnets.ts'
+import { readAddress } from './read-address.ts'
 import type { EngineSettings, SourceCheckMode } from './settings.ts'
 
 /** Words of the longest address. */
@@ -84,7 +84,7 @@ export class SourceCheck {
   }
 
   #trace(sink: StepSink, id: number, view: DataView, packet: InnerPacket, entry: number): void {
-    const source = addressOf(view, packet.version, packet.addressesAt)
+    const source = readAddress(view, packet.version, packet.addressesAt)
     const found = entry === NO_ENTRY ? null : this.#table.entry(entry)
     sink.step({ kind: 'source-check', id, source, generation: this.#table.generation, entry: found })
   }

@@ -39,10 +39,15 @@ const IPV6: Family<bigint> = {
   next: (a) => a + 1n,
 }
 
+/**
+ * Prefixes, nested ones too, as ranges in ascending order that do not overlap: an address belongs to its longest
+ * prefix.
+ */
 export function ipv4Ranges(prefixes: readonly OwnedPrefix<Ipv4Prefix>[]): AddressRange<number>[] {
   return flatten(prefixes, IPV4)
 }
 
+/** The same for IPv6. */
 export function ipv6Ranges(prefixes: readonly OwnedPrefix<Ipv6Prefix>[]): AddressRange<bigint>[] {
   return flatten(prefixes, IPV6)
 }

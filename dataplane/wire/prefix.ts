@@ -76,10 +76,12 @@ export function containsPrefix(outer: Prefix, inner: Prefix): boolean {
   return outer.length <= inner.length && containsAddress(outer, inner.address)
 }
 
+/** Whether they have an address in common; prefixes of different families never do. */
 export function overlaps(a: Prefix, b: Prefix): boolean {
   return containsPrefix(a, b) || containsPrefix(b, a)
 }
 
+/** Whether they are one prefix. A 0 and a 0n, `0.0.0.0/0` and `::/0`, are not. */
 export function samePrefix(a: Prefix, b: Prefix): boolean {
   return a.address === b.address && a.length === b.length
 }

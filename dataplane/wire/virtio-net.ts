@@ -81,6 +81,19 @@ const GSO_TYPES: ReadonlySet<number> = new Set([
   GSO_TCPV6 | GSO_ECN,
 ])
 
+const GSO_NAMES: Readonly<Record<number, string>> = {
+  [GSO_NONE]: 'none',
+  [GSO_TCPV4]: 'TCPv4',
+  [GSO_UDP]: 'UDP fragments',
+  [GSO_TCPV6]: 'TCPv6',
+  [GSO_UDP_L4]: 'UDP',
+}
+
+/** A `gsoType` in a word, with or without GSO_ECN; `type N` where VIRTIO has no such. */
+export function gsoTypeName(gsoType: number): string {
+  return GSO_NAMES[gsoType & ~GSO_ECN] ?? `type ${gsoType}`
+}
+
 const FLAGS = offsetOf(FIELDS, 'flags')
 const GSO_TYPE = offsetOf(FIELDS, 'gsoType')
 const HEADER_LENGTH = offsetOf(FIELDS, 'headerLength')

@@ -7,7 +7,7 @@ import { encodeForwardingTable } from '../forwarding/forwarding-table.ts'
 import { OuterNumbers } from '../forwarding/outer-numbers.ts'
 import type { ForwardingEntry, UnderlayAddress } from '../forwarding/remote-vtep.ts'
 import type { PathFds } from '../io/linux/udp-open.ts'
-import { type Doorbell, makeDoorbell } from './descriptors.ts'
+import { makeDoorbell, type WorkerDoorbell } from './descriptors.ts'
 import type { RawPorts, RecordedStep, WorkerCommand, WorkerDriver, WorkerReport, WorkerSetup } from './messages.ts'
 import { PeerLedger } from './peer-ledger.ts'
 import { type StartRunning, startThread } from './running.ts'
@@ -45,7 +45,7 @@ export class DataplaneWorker {
   readonly #ledger = new PeerLedger()
   readonly #numbers = new OuterNumbers()
   readonly #life: WorkerLife
-  readonly #bell: Doorbell
+  readonly #bell: WorkerDoorbell
   readonly #options: DataplaneWorkerOptions
   readonly #tableWaiters = new Map<number, () => void>()
   #mtuWaiters: (() => void)[] = []
@@ -58,7 +58,7 @@ export class DataplaneWorker {
   /** The bell's descriptor is closed, and its number may be somebody else's by now: nothing is said any more. */
   #ended = false
 
-  private constructor(options: DataplaneWorkerOptions, bell: Doorbell, run: StartRunning) {
+  private constructor(options: DataplaneWorkerOptions, bell: WorkerDoorbell, run: StartRunning) {
     this.#options = options
     this.#bell = bell
     this.#generation = options.generation ?? 0

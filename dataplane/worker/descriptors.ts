@@ -26,10 +26,10 @@ export async function openOverlayDevice(
   return openTunQueues(name, queues, options)
 }
 
-/** Lets the device outlive the process, or not. Returns 0 or -errno. */
-export async function keepOverlayDevice(fd: number, keep: boolean): Promise<number> {
+/** Lets the device outlive the process. Returns 0 or -errno. */
+export async function keepOverlayDevice(fd: number): Promise<number> {
   const { setPersistent } = await import('../io/linux/tun.ts')
-  return setPersistent(fd, keep)
+  return setPersistent(fd, true)
 }
 
 /** MTU of a network device in bytes, or -errno (-ENODEV: there is none of that name). */
@@ -96,14 +96,14 @@ export async function openDatagramSender(path: string): Promise<DatagramSender |
 }
 
 /** A doorbell for a worker: a descriptor that becomes readable when rung. */
-export interface Doorbell {
+export interface WorkerDoorbell {
   readonly fd: number
   ring(): void
   close(): void
 }
 
 /** @throws Error when the kernel has no descriptor left */
-export async function makeDoorbell(): Promise<Doorbell> {
+export async function makeDoorbell(): Promise<WorkerDoorbell> {
   const libc = await import('../io/linux/libc.ts')
   const fd = libc.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
   if (fd < 0) throw new Error(`eventfd failed with errno ${-fd}`)

@@ -1,9 +1,9 @@
 // `flannelette cleanup`: takes everything of ours off this host, after showing what that is.
 import { createInterface } from 'node:readline/promises'
 import { Command } from 'commander'
+import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { type CleanupPlan, planCleanup, runCleanup, stepText } from '../daemon/cleanup.ts'
-import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { FlanneletteError } from '../errors.ts'
 
 const EXAMPLES = `Examples:

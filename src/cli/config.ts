@@ -1,7 +1,7 @@
 // `flannelette config`: what a network config means, and what this node's flags and variables come to.
 import { readFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
-import { type ConfigCheck, checkNetworkConfig } from '../config/check-network-config.ts'
+import { type ConfigReport, checkNetworkConfig } from '../config/check-network-config.ts'
 import { type Environment, FlagValues, shownValues } from '../config/flag-values.ts'
 import { runOptions } from '../config/options.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
@@ -58,7 +58,7 @@ function readText(file: string): string {
   }
 }
 
-function checkText(name: string, { findings, derived }: ConfigCheck): string {
+function checkText(name: string, { findings, derived }: ConfigReport): string {
   const lines = findings.map(({ severity, line, column, message, remedy }) => {
     return `${name}:${line}:${column}: ${severity}: ${message}${remedy === '' ? '' : `; ${remedy}`}\n`
   })

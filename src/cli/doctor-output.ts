@@ -1,7 +1,8 @@
 // How doctor's report reads: as text, quiet when all is well, or as JSON with a version.
+import { counted } from '../counted.ts'
 import type { BundledFile } from '../doctor/bundle.ts'
 import { type Finding, GROUPS, type Severity } from '../doctor/finding.ts'
-import type { PeerRow, TunnelRow } from '../doctor/peer-matrix.ts'
+import type { MatrixRow, TunnelRow } from '../doctor/peer-matrix.ts'
 import { mark, markColumn, paint, shown, type Terminal, table } from './table.ts'
 
 export interface DoctorReport {
@@ -9,7 +10,7 @@ export interface DoctorReport {
   readonly at: string
   readonly findings: readonly Finding[]
   /** `null` when peers were not asked. */
-  readonly peers: readonly PeerRow[] | null
+  readonly peers: readonly MatrixRow[] | null
   /** Whether warnings count. */
   readonly strict: boolean
 }
@@ -21,6 +22,7 @@ export interface DoctorSummary {
   readonly unseen: number
 }
 
+/** Findings by gravity. `healthy`: no error, and with `strict` no warning either; it decides the exit code. */
 export function summaryOf({ findings, strict }: DoctorReport): DoctorSummary {
   const count = (severity: Severity) => findings.filter((one) => one.severity === severity).length
   const [errors, warnings, unseen] = [count('error'), count('warning'), count('unseen')]
@@ -55,11 +57,11 @@ function findingText({ severity, message, remedy, docs }: Finding, terminal: Ter
 
 const SIGNS = { ok: 'good', error: 'bad', warning: '!', note: 'i', unseen: '?' } as const
 
-function matrixText(peers: readonly PeerRow[], terminal: Terminal): string {
+function matrixText(peers: readonly MatrixRow[], terminal: Terminal): string {
   if (peers.length === 0) return 'no peers to ask: no daemon has named any\n'
   const time = (ms: number | null) => (ms === null ? mark(false, terminal) : `${ms.toFixed(2)} ms`)
   // A tunnel of its own has a row of its own, where the same is asked by IPv6.
-  const ipv6Of = ({ ipv6Ms, ipv6Tunnel }: PeerRow) => (ipv6Tunnel === undefined ? ipv6Ms : undefined)
+  const ipv6Of = ({ ipv6Ms, ipv6Tunnel }: MatrixRow) => (ipv6Tunnel === undefined ? ipv6Ms : undefined)
   const withIpv6 = peers.some((peer) => ipv6Of(peer) !== undefined)
   const cells = ({ publicIp, subnet, underlayMs, vtepMs, whole, fragmented }: TunnelRow, ipv6Ms?: number | null) => [
     ...[publicIp, subnet, time(underlayMs), time(vtepMs)],
@@ -75,13 +77,10 @@ function matrixText(peers: readonly PeerRow[], terminal: Terminal): string {
 function closingLine(report: DoctorReport, verbose: boolean): string {
   const { errors, warnings, unseen } = summaryOf(report)
   const looked = new Set(report.findings.map(({ check }) => check)).size
-  const blind = unseen === 0 || verbose ? '' : `; ${unseen} things could not be looked at (-v says which and why)`
+  const blind =
+    unseen === 0 || verbose ? '' : `; ${counted(unseen, 'thing')} could not be looked at (-v says which and why)`
   if (errors + warnings === 0) return `nothing wrong found in ${looked} checks${blind}\n`
   return `${counted(errors, 'error')}, ${counted(warnings, 'warning')} in ${looked} checks${blind}\n`
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`
 }
 
 /** What a bundle holds, for whoever is about to send it. */

@@ -1,15 +1,15 @@
 // `flannelette doctor`: looks at this host, says what is wrong and what to do; changes nothing.
 import { Command, Option } from 'commander'
+import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { meantDaemon } from '../daemon/meant-daemon.ts'
-import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { writeBundle } from '../doctor/bundle.ts'
 import { examine } from '../doctor/checks/all.ts'
 import type { Facts } from '../doctor/facts.ts'
 import type { Finding } from '../doctor/finding.ts'
 import { DEFAULT_CNI_DIRECTORY, ENGINE_OPTION_FILES, gatherFacts } from '../doctor/gather.ts'
-import { askPeers, judgePeers, type PeerRow } from '../doctor/peer-matrix.ts'
-import { placeOf, realTools } from '../doctor/place.ts'
+import { askPeers, judgePeers, type MatrixRow } from '../doctor/peer-matrix.ts'
+import { ladderPlaceOf, realTools } from '../doctor/place.ts'
 import { EXIT } from '../errors.ts'
 import { labAround } from '../lab/inside.ts'
 import { bundleText, type DoctorReport, doctorJson, doctorText, summaryOf } from './doctor-output.ts'
@@ -87,8 +87,8 @@ async function doctor(flags: Flags): Promise<number> {
   return summaryOf(report).healthy ? EXIT.ok : EXIT.failed
 }
 
-async function matrixOf({ view, elsewhere }: Facts): Promise<{ peers: PeerRow[]; findings: Finding[] }> {
-  const place = elsewhere ? null : await placeOf(view.status)
+async function matrixOf({ view, elsewhere }: Facts): Promise<{ peers: MatrixRow[]; findings: Finding[] }> {
+  const place = elsewhere ? null : await ladderPlaceOf(view.status)
   if (place === null) return { peers: [], findings: [] }
   const peers = await askPeers(view, place, realTools(view.status))
   return { peers, findings: judgePeers(peers, view.status?.node ?? null, place) }

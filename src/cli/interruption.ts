@@ -34,6 +34,7 @@ export type OutputLoss =
   | { readonly kind: 'closed' }
   | { readonly kind: 'failed'; readonly line: string }
 
+/** What becomes of the command when a stream of its own cannot be written. */
 export function outputLoss(stream: 'output' | 'error', error: NodeJS.ErrnoException): OutputLoss {
   if (!outputIsVital) return { kind: 'ignored' }
   if (error.code === 'EPIPE') return { kind: 'closed' }

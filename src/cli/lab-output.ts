@@ -8,7 +8,7 @@ import type { PingResult } from '../lab/ping.ts'
 import { LAB_DEFAULTS } from '../lab/plan.ts'
 import { formatBitrate, mark, type Terminal, table } from './table.ts'
 
-export function statusText(report: LabReport, terminal: Terminal): string {
+export function labStatusText(report: LabReport, terminal: Terminal): string {
   const hosts = table(
     ['HOST', 'DATAPLANE', 'DRIVER', 'DAEMON', 'UNDERLAY', 'SUBNET', 'PEERS', 'DROPPED'],
     report.hosts.map((host) => [
@@ -27,7 +27,15 @@ export function statusText(report: LabReport, terminal: Terminal): string {
     report.pods.map((pod) => [pod.name, pod.host, pod.address, ...(pod.ipv6Address === null ? [] : [pod.ipv6Address])]),
   )
   const faults = report.faults.length === 0 ? 'none' : report.faults.map(describeFault).join(', ')
-  return `${hosts}${dropsText(report.hosts)}\n${pods}\nfaults: ${faults}\n`
+  return `${hosts}${choicesText(report.hosts)}${dropsText(report.hosts)}\n${pods}\nfaults: ${faults}\n`
+}
+
+/** What hosts that choose their dataplane have taken, and why. */
+function choicesText(hosts: readonly HostReport[]): string {
+  const chosen = hosts.flatMap(({ name, dataplane, status }) =>
+    dataplane === 'auto' && status?.dataplaneWhy ? [`${name}: ${status.dataplane} (${status.dataplaneWhy})\n`] : [],
+  )
+  return chosen.length === 0 ? '' : `\n${chosen.join('')}`
 }
 
 /** Why packets were dropped, most frequent first; nothing when none were. */

@@ -1,13 +1,16 @@
 // `flannelette lab`: several hosts with pods on this machine. Words to calls of src/lab/lab.ts, results to text or
 // JSON.
+
 import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { DRIVERS } from '../config/flag-table.ts'
+import { counted } from '../counted.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
 import { inNamespace } from '../host/command.ts'
 import { describeFault, type Fault, parsePercent } from '../lab/faults.ts'
+import { withOwnProgram } from '../lab/inside.ts'
 import type { IperfOptions } from '../lab/iperf.ts'
 import { Lab } from '../lab/lab.ts'
 import type { AddressFamily } from '../lab/ping.ts'
@@ -23,7 +26,7 @@ import {
 } from '../lab/plan.ts'
 import { interruption } from './interruption.ts'
 import { demoCommand } from './lab-demo.ts'
-import { iperfText, pingMatrix, pingText, statusText, suggestions } from './lab-output.ts'
+import { iperfText, labStatusText, pingMatrix, pingText, suggestions } from './lab-output.ts'
 import { terminalOf } from './table.ts'
 
 type Output = 'text' | 'json'
@@ -42,6 +45,7 @@ const EXAMPLES = `Examples:
   flannelette lab ping all                             every pair of pods; with -6 by IPv6
   flannelette lab iperf pod1.1 pod3.1 --time 5
   flannelette lab exec pod1.1 -- ip route
+  flannelette lab exec host1 -- flannelette status
   flannelette lab fault loss 1                         1 % of the packets between hosts
   flannelette lab heal
   flannelette lab down
@@ -128,7 +132,7 @@ function upCommand(): Command {
     .action(async (flags: UpFlags) => {
       const signal = interruption()
       const lab = await Lab.up(labOptions(flags), { progress, signal })
-      show(flags, lab.report(), () => statusText(lab.report(), terminalOf(process.stdout)))
+      show(flags, lab.report(), () => labStatusText(lab.report(), terminalOf(process.stdout)))
       if (flags.output === 'text') process.stderr.write(`\n${suggestions(lab.report())}`)
       await immediate() // a failed write is known by now
       // Nobody has been told of this lab.
@@ -153,7 +157,7 @@ function labOptions(flags: UpFlags): LabOptions {
 function statusCommand(): Command {
   return subcommand('status', 'hosts, daemons, pods and faults').action((flags: CommonFlags) => {
     const report = Lab.open(flags.name).report()
-    show(flags, report, () => statusText(report, terminalOf(process.stdout)))
+    show(flags, report, () => labStatusText(report, terminalOf(process.stdout)))
     if (report.hosts.some((host) => host.status?.state !== 'ready')) process.exitCode = EXIT.failed
   })
 }
@@ -163,7 +167,7 @@ function execCommand(): Command {
     .argument('<member>', 'host1, pod1.1, switch, …')
     .argument('<command...>', 'the program and its arguments, after --')
     .action(async (member: string, words: string[], flags: CommonFlags) => {
-      process.exitCode = await runInside(Lab.enter(flags.name).namespace(member), words)
+      process.exitCode = await runInside(Lab.enter(flags.name).namespace(member), withOwnProgram(words))
     })
 }
 
@@ -315,7 +319,7 @@ function healCommand(): Command {
 function downCommand(): Command {
   return subcommand('down', 'remove the lab: daemons, namespaces, files').action(async (flags: CommonFlags) => {
     const removed = await Lab.down(flags.name)
-    const text = `removed ${removed.daemons} daemons and ${removed.namespaces} namespaces\n`
+    const text = `removed ${counted(removed.daemons, 'daemon')} and ${counted(removed.namespaces, 'namespace')}\n`
     show(flags, removed, () => (removed.namespaces === 0 && !removed.files ? `no lab "${flags.name}"\n` : text))
   })
 }

@@ -1,11 +1,11 @@
 // `flannelette ping NODE`: the way to a node as a ladder, each rung with its verdict, the first that fails explained.
 import { setMaxListeners } from 'node:events'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
 import { meantDaemon } from '../daemon/meant-daemon.ts'
-import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { climb } from '../doctor/ladder.ts'
 import { askNodeView } from '../doctor/node-view.ts'
-import { placeOf, realTools } from '../doctor/place.ts'
+import { ladderPlaceOf, realTools } from '../doctor/place.ts'
 import type { LadderOptions, Rung } from '../doctor/rung.ts'
 import { findTarget } from '../doctor/target.ts'
 import { EXIT, FlanneletteError } from '../errors.ts'
@@ -75,7 +75,7 @@ async function pingNode(word: string, flags: Flags): Promise<number> {
   setMaxListeners(0, signal) // one for each echo at work, and all at once when sizes are searched
   const options: LadderOptions = {
     count: flags.count,
-    place: await placeOf(view.status),
+    place: await ladderPlaceOf(view.status),
     tools: realTools(view.status),
     signal,
     onRung: (rung) => {

@@ -1,6 +1,7 @@
 // What a status means: from the daemon's facts to drops with their sentence, warnings, the command to type next, and
 // the exit code. Pure. The form of `flannelette status -o json` is a promise: docs/status.schema.json.
 import { type DropCount, dropCounts } from '../daemon/drop-counts.ts'
+import { pendingGroups, pendingSentences } from '../daemon/pending-peers.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
 import { EXIT } from '../errors.ts'
@@ -58,7 +59,8 @@ function warningsOf(status: DaemonStatus): string[] {
     ...failed.map(({ name, about }) => `${name}: ${about}`),
     ...(status.health?.notes ?? []),
     ...silent.map((peer) => `sending to ${peer.publicIp} (${peer.subnet}), but nothing comes back`),
-    ...status.peers.flatMap((peer) => wayTroubles(peer, status.dataplane)),
+    ...pendingGroups(status.peers).flatMap(pendingSentences),
+    ...status.peers.flatMap(foreignTroubles),
     ...status.leftOut.map((peer) => `no forwarding to ${peer.subnet} (${peer.publicIp}): ${peer.detail}`),
     ...status.conflicts,
     ...(offender === undefined
@@ -70,15 +72,10 @@ function warningsOf(status: DaemonStatus): string[] {
   ]
 }
 
-/**
- * Subnets that nothing leads to, whose commands have not worked yet, or that somebody else's route takes packets of or
- * keeps from being reached directly.
- */
-function wayTroubles({ publicIp, ways }: DaemonStatus['peers'][number], by: DaemonStatus['dataplane']): string[] {
+/** Subnets that are reached, and that somebody else's route takes packets of or keeps from being reached directly. */
+function foreignTroubles({ publicIp, ways }: DaemonStatus['peers'][number]): string[] {
   return (ways ?? []).flatMap(({ subnet, way, why }) => {
-    if (way === 'none' && by === 'commands') return [`${subnet} (${publicIp}) is pending: ${why}`]
-    if (way === 'none') return [`no route to ${subnet} (${publicIp}): ${why}`]
-    return isForeignRoute(why) ? [`${subnet} (${publicIp}): ${why}`] : []
+    return way !== 'none' && isForeignRoute(why) ? [`${subnet} (${publicIp}): ${why}`] : []
   })
 }
 

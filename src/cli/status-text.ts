@@ -86,7 +86,8 @@ function publicText({ publicIp, publicIpv6 }: NonNullable<StatusReport['status']
 
 function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, wide: boolean): string {
   if (status.peers.length === 0) return 'no peers\n'
-  const worst = (peer: Peer) => (peer.state === 'no-answer' ? 0 : 1)
+  const isPending = ({ ways }: Peer) => (ways ?? []).some(({ way }) => way === 'none')
+  const worst = (peer: Peer) => (peer.state === 'no-answer' || isPending(peer) ? 0 : 1)
   const sorted = [...status.peers].sort((a, b) => worst(a) - worst(b))
   const listed = wide ? sorted : sorted.slice(0, PEERS_SHOWN)
   const ago = (iso: string | null | undefined) => {
@@ -106,7 +107,7 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
     const cells = [
       publicIp,
       subnet,
-      ...(hasWays ? [wayOf(peer, status.dataplane)] : []),
+      ...(hasWays ? [wayOf(peer)] : []),
       stateOf(peer, terminal),
       ago(traffic?.lastSent),
       ago(traffic?.lastReceived),
@@ -121,9 +122,8 @@ function peersText({ status }: StatusReport, terminal: Terminal, nowMs: number, 
 }
 
 /** `direct`, or both ways where an IPv6 half takes another one. */
-function wayOf({ ways }: Peer, by: DaemonStatus['dataplane']): string {
-  const none = by === 'commands' ? 'pending' : 'no route'
-  const words = (ways ?? []).map(({ way }) => (way === 'none' ? none : way))
+function wayOf({ ways }: Peer): string {
+  const words = (ways ?? []).map(({ way }) => (way === 'none' ? 'pending' : way))
   return [...new Set(words)].join(', ') || '-'
 }
 

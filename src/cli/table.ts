@@ -32,6 +32,7 @@ export function markColumn(sign: 'good' | 'bad' | '!' | 'i' | '?' | '-', termina
   return text + ' '.repeat(4 - width(text))
 }
 
+/** The text in colour, where the terminal has any. */
 export function paint(colour: 'blue' | 'yellow' | 'bold' | 'dim', text: string, terminal: Terminal): string {
   return terminal.colour ? styleText(colour, text, { validateStream: false }) : text
 }

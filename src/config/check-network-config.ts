@@ -4,7 +4,7 @@
 import { formatIpv4, formatIpv6, formatPrefix } from '../../dataplane/index.ts'
 import { foreignWords } from '../foreign-words.ts'
 import { asConfigError, ConfigError } from './config-error.ts'
-import { type JsonMember, type JsonNode, memberOf, type Place, parseJson, placeOf } from './json-document.ts'
+import { type JsonMember, type JsonNode, memberOf, parseJson, positionOf, type TextPosition } from './json-document.ts'
 import { JsonFields } from './json-fields.ts'
 import { overheadBytes } from './mtu.ts'
 import { nearest } from './nearest-word.ts'
@@ -12,7 +12,7 @@ import { KNOWN_BACKENDS, type NetworkConfig, readNetworkConfig } from './network
 import type { Ipv6SubnetRange, SubnetRange } from './subnet-range.ts'
 import { type TunnelBackend, tunnelBackend } from './tunnel-backend.ts'
 
-export interface Finding extends Place {
+export interface ConfigFinding extends TextPosition {
   readonly severity: 'error' | 'warning'
   /** `SubnetLen`, `Backend.VNI`; empty when no field is to blame. */
   readonly field: string
@@ -20,9 +20,9 @@ export interface Finding extends Place {
   readonly remedy: string
 }
 
-export interface ConfigCheck {
+export interface ConfigReport {
   /** In the order of the text. */
-  readonly findings: readonly Finding[]
+  readonly findings: readonly ConfigFinding[]
   /** What the config comes to, by name; `null` with an error. */
   readonly derived: Readonly<Record<string, string>> | null
 }
@@ -126,7 +126,8 @@ const MOST_ROUNDS = 40
 /** Keys of an object that are complained of one by one; how many more there are is said once. */
 const MOST_ODD_KEYS = 20
 
-export function checkNetworkConfig(source: string): ConfigCheck {
+/** Everything that is wrong with the text of a network config, and what it comes to; whatever the text, nothing is thrown. */
+export function checkNetworkConfig(source: string): ConfigReport {
   let document: JsonNode
   try {
     document = asConfigError(() => parseJson(source))
@@ -140,7 +141,7 @@ export function checkNetworkConfig(source: string): ConfigCheck {
 class Check {
   readonly #source: string
   readonly #original: JsonNode
-  readonly #findings: Finding[] = []
+  readonly #findings: ConfigFinding[] = []
   /** The document without what was found to be wrong. */
   #document: JsonNode
 
@@ -150,7 +151,7 @@ class Check {
     this.#document = document
   }
 
-  run(): ConfigCheck {
+  run(): ConfigReport {
     this.#lookAtKeys(this.#original, KEYS, '')
     const backend = memberOf(this.#original, 'Backend')
     const kinds = backend?.kind === 'object' ? keysOf(backend) : null
@@ -210,10 +211,10 @@ class Check {
   }
 
   #warn(field: string, message: string, at = nodeOf(this.#original, field)?.at ?? 0): void {
-    this.#findings.push({ severity: 'warning', field, ...placeOf(this.#source, at), message, remedy: '' })
+    this.#findings.push({ severity: 'warning', field, ...positionOf(this.#source, at), message, remedy: '' })
   }
 
-  #inOrder(): Finding[] {
+  #inOrder(): ConfigFinding[] {
     return this.#findings.sort((a, b) => a.line - b.line || a.column - b.column)
   }
 }
@@ -242,13 +243,13 @@ function unknownKey(field: string, key: string, known: readonly string[]): strin
   return `${foreignWords(field)} is a key that nobody reads${close === null ? '' : `: ${close} is meant?`}`
 }
 
-function errorFinding(source: string, document: JsonNode | null, error: ConfigError): Finding {
+function errorFinding(source: string, document: JsonNode | null, error: ConfigError): ConfigFinding {
   const { field, sentence, remedy } = error
   const at = document === null ? undefined : nodeOf(document, field)?.at
-  const place = error.place ?? placeOf(source, at ?? document?.at ?? 0)
+  const position = error.position ?? positionOf(source, at ?? document?.at ?? 0)
   const name = field.split('.').at(-1)!
   const message = field !== name && sentence.startsWith(name) ? field + sentence.slice(name.length) : sentence
-  return { severity: 'error', field, ...place, message, remedy: error.place === null ? remedy : '' }
+  return { severity: 'error', field, ...position, message, remedy: error.position === null ? remedy : '' }
 }
 
 /** The value of `SubnetLen` or `Backend.VNI`; the object around it where it is missing. */

@@ -1,6 +1,6 @@
 // How a network config is refused: what a decoder says of the JSON, and what the rules say of its values.
 import { FlanneletteError } from '../errors.ts'
-import { JsonProblem, type Place } from './json-document.ts'
+import { JsonProblem, type TextPosition } from './json-document.ts'
 
 /** A `config-invalid` error about the network config, with what it is about. */
 export class ConfigError extends FlanneletteError {
@@ -8,15 +8,15 @@ export class ConfigError extends FlanneletteError {
   readonly field: string
   /** The sentence without what it is about the config and where. */
   readonly sentence: string
-  /** `null` when no place in the text is to blame; the field then tells. */
-  readonly place: Place | null
+  /** `null` when no position in the text is to blame; the field then tells. */
+  readonly position: TextPosition | null
 
-  constructor(field: string, sentence: string, remedy: string, place: Place | null) {
-    const where = place === null ? '' : `line ${place.line}, column ${place.column}: `
+  constructor(field: string, sentence: string, remedy: string, position: TextPosition | null) {
+    const where = position === null ? '' : `line ${position.line}, column ${position.column}: `
     super('config-invalid', `network config: ${where}${sentence}`, { remedy })
     this.field = field
     this.sentence = sentence
-    this.place = place
+    this.position = position
   }
 }
 
@@ -32,7 +32,7 @@ export function asConfigError<T>(decode: () => T, within = ''): T {
       error.field === '' ? within : `${within && `${within}.`}${error.field}`,
       error.sentence,
       REMEDY,
-      error.place,
+      error.position,
     )
   }
 }

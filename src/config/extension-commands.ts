@@ -24,7 +24,7 @@ export const COMMAND_KEYS = {
   subnetRemove: 'SubnetRemoveCommand',
 } as const
 
-export const SHELL_KEY = 'Shell'
+const SHELL_KEY = 'Shell'
 
 /** What only a shell understands, by what a person would call it. A lone `&`, `*` or `~` is a plain word too often. */
 const SHELL_WORDS: readonly (readonly [RegExp, string])[] = [

@@ -1,9 +1,11 @@
 // Every flag of `flannelette run`, once: the command line, the environment, `config show` and docs/configuration.md are
 // made of this table. flannel's flags keep flannel's names and defaults.
 import type { WorkerDriver } from '../../dataplane/index.ts'
-import { DEFAULT_STATE_DIRECTORY } from '../daemon/state-directory.ts'
 import { DEFAULT_ETCD_ENDPOINTS, DEFAULT_ETCD_PREFIX } from './etcd-options.ts'
 import { DEFAULT_SUBNET_FILE } from './subnet-file.ts'
+
+/** Of the only daemon of a host; several need one each. */
+export const DEFAULT_STATE_DIRECTORY = '/var/lib/flannelette'
 
 /** What may move packets of the userspace dataplane; the first one is the default. */
 export const DRIVERS: [WorkerDriver, ...WorkerDriver[]] = ['offload', 'plain', 'dgram', 'raw']

@@ -18,29 +18,29 @@ export interface JsonMember {
 }
 
 /** As people count: from 1. */
-export interface Place {
+export interface TextPosition {
   readonly line: number
   readonly column: number
 }
 
-/** A document that cannot be read, with the place and, where one is to blame, the field. */
+/** A document that cannot be read, with the position and, where one is to blame, the field. */
 export class JsonProblem extends Error {
   readonly sentence: string
   readonly field: string
-  readonly place: Place
+  readonly position: TextPosition
 
   constructor(sentence: string, source: string, at: number, field = '') {
-    const place = placeOf(source, at)
-    super(`line ${place.line}, column ${place.column}: ${sentence}`)
+    const position = positionOf(source, at)
+    super(`line ${position.line}, column ${position.column}: ${sentence}`)
     this.name = 'JsonProblem'
     this.sentence = sentence
     this.field = field
-    this.place = place
+    this.position = position
   }
 }
 
-/** The place of an offset. */
-export function placeOf(source: string, at: number): Place {
+/** Where an offset is, for people. */
+export function positionOf(source: string, at: number): TextPosition {
   const before = source.slice(0, at).split('\n')
   return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 }
 }

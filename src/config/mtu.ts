@@ -8,7 +8,7 @@ import {
 } from '../../dataplane/index.ts'
 
 /** Smallest MTU of an overlay, in bytes. */
-export const SMALLEST_OVERLAY_BYTES = LEAST_IPV4_MTU_BYTES
+const SMALLEST_OVERLAY_BYTES = LEAST_IPV4_MTU_BYTES
 
 /** The same for an overlay that carries IPv6; Linux takes IPv6 off a device with less. */
 const SMALLEST_IPV6_OVERLAY_BYTES = LEAST_IPV6_MTU_BYTES

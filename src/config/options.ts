@@ -24,7 +24,7 @@ import type { FlagValues, SaidValue } from './flag-values.ts'
 export type DataplaneKind = 'userspace' | 'kernel' | 'auto'
 
 /** What to listen on. */
-export interface Endpoint {
+export interface ListenAddress {
   /** An IP address. */
   readonly host: string
   readonly port: number
@@ -66,7 +66,7 @@ export interface RunOptions extends UnderlayWishes {
   readonly healthzIp: string
   readonly healthzPort: number
   /** Where metrics are, and health too; nowhere when left out. */
-  readonly metricsAddress?: Endpoint
+  readonly metricsAddress?: ListenAddress
   /** Whether there is a metric for each peer. */
   readonly metricsPeers: boolean
   /** Path of the local socket; in the state directory when left out. */
@@ -251,7 +251,7 @@ function addressText(value: SaidValue | null): string {
 }
 
 /** `--metrics-address`: `:9401` is on loopback, another host must be named. @throws FlanneletteError `usage` */
-function metricsAddress(value: SaidValue | null): { metricsAddress?: Endpoint } {
+function metricsAddress(value: SaidValue | null): { metricsAddress?: ListenAddress } {
   if (value === null) return {}
   const [, bracketed, plain, portText = ''] = /^(?:\[(.*)\]|([^:]*)):(\d{1,5})$/.exec(value.text) ?? []
   const host = (bracketed ?? plain ?? '') || '127.0.0.1'

@@ -2,6 +2,7 @@
 // `prepare` is the first to hear of. Until then, and where nothing else is called for, it is the usual one.
 import type { OuterDf } from '../../dataplane/index.ts'
 import type { Dataplane, EngineBooks, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
+import type { Pending } from '../host/pending.ts'
 import type { Lease } from '../lease/lease.ts'
 
 /** What takes the place of the usual one for this backend, `null` where nothing does. */
@@ -78,11 +79,7 @@ export class ChosenDataplane implements Dataplane {
     return this.#chosen.impairment()
   }
 
-  pendingPeers(): number {
-    return this.#chosen.pendingPeers()
-  }
-
-  pendingSubnets(): ReadonlySet<string> {
+  pendingSubnets(): Pending {
     return this.#chosen.pendingSubnets()
   }
 

@@ -1,7 +1,7 @@
 // Taking flannelette off a host: everything that carries its tag or name, and nothing else. First all of it is found
 // and becomes a list of steps, which a person may read before anything happens; then the steps are taken.
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { formatAddress, samePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
@@ -16,7 +16,8 @@ import { isDirectory, removeEmptyDirectory } from '../make-directory.ts'
 import { holdFileLock } from '../store/file-lock.ts'
 import { publishedFiles } from './published-subnet.ts'
 import { IDENTITY_DIRECTORY, readIdentities } from './running-daemons.ts'
-import { abandonedSeats, inUseBy, readSeats, SEAT_DIRECTORY } from './seats.ts'
+import { sweepRuntime } from './runtime-sweep.ts'
+import { abandonedSeats, inUseBy, readSeats, SEAT_DIRECTORY, withoutNewSeats } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 import { TOLD_PEERS_FILE } from './told-peers.ts'
 
@@ -53,12 +54,23 @@ const MEMORY_FILES = ['mac', 'mac-v6', 'lease.json', 'leases.json', TOLD_PEERS_F
  * @throws FlanneletteError `device-busy` while the daemon of this state directory runs, or one that nothing is known of, `host-command`, `not-permitted`
  */
 export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan> {
-  const { stateDirectory, subnetFile, identityDirectory = IDENTITY_DIRECTORY, seatDirectory = SEAT_DIRECTORY } = options
   if (!isNetworkAdmin()) {
     const message = 'rules and devices of this host are not shown to you: CAP_NET_ADMIN is missing'
     throw new FlanneletteError('not-permitted', message, { remedy: 'run it as root, also with --dry-run' })
   }
-  const { abandoned, neighbours, inUse } = await refuseWhileRunning(options)
+  if (existsSync(lockOf(options))) {
+    const release = await holdFileLock(lockOf(options), 0)
+    if (release === null) throw running(pidIn(options.stateDirectory))
+    release()
+  }
+  return leftNow(options)
+}
+
+/** What is left behind at this moment. @throws FlanneletteError as planCleanup, but for the daemon of this directory */
+async function leftNow(options: CleanupOptions): Promise<CleanupPlan> {
+  const { stateDirectory, subnetFile } = options
+  const { identityDirectory, seatDirectory } = runtimeOf(options)
+  const { abandoned, neighbours, inUse } = await refuseUnknown(options)
   const found = await findLeftBehind(whereOf(options), inUse)
   const kept = neighbours.map(({ pid, stateDirectory: of }) => `what the daemon of ${of} (pid ${pid}) uses stays`)
   const files: string[] = []
@@ -86,22 +98,43 @@ export async function planCleanup(options: CleanupOptions): Promise<CleanupPlan>
 }
 
 /**
- * Takes the steps; one that fails keeps none of the others from being taken.
- * @throws FlanneletteError `device-busy` when a daemon was started meanwhile, else that of the first step that failed
+ * Takes those of the steps that would be planned now as well: what a daemon that was started meanwhile uses is not left
+ * behind any more. While they are taken nobody is given a seat. One that fails keeps none of the others from being taken.
+ * @throws FlanneletteError `device-busy` when a daemon was started meanwhile on this state directory, or one that nothing
+ * is known of; else that of the first step that failed
  */
 export async function runCleanup(options: CleanupOptions, { steps }: CleanupPlan): Promise<void> {
+  const { identityDirectory, seatDirectory } = runtimeOf(options)
   const release = isDirectory(options.stateDirectory) ? await holdFileLock(lockOf(options), 0) : () => {}
   if (release === null) throw running(pidIn(options.stateDirectory))
-  // Our own lock is in the way of the state directory's end: directories come last.
-  const isLast = (step: CleanupStep) => step.kind === 'directory'
-  const failures = await takeAll(
-    steps.filter((step) => !isLast(step)),
-    options,
-  )
-  rmSync(lockOf(options), { force: true })
-  release()
-  failures.push(...(await takeAll(steps.filter(isLast), options)))
+  const failures: unknown[] = []
+  const runtime = dirname(seatDirectory)
+  const isFresh = !isDirectory(runtime)
+  try {
+    const taken = await withoutNewSeats(seatDirectory, async () => {
+      const now = new Set((await leftNow(options)).steps.map(stepText))
+      // Locks that were abandoned may have been taken again, and our own is in the way of its directory: both come last.
+      const isLast = (step: CleanupStep) => step.kind === 'directory' || isRuntimeFile(step, options)
+      return takeAll(
+        steps.filter((step) => !isLast(step) && now.has(stepText(step))),
+        options,
+      )
+    })
+    failures.push(...taken)
+    rmSync(lockOf(options), { force: true })
+  } finally {
+    release()
+    await sweepRuntime(identityDirectory, seatDirectory)
+    if (isFresh) removeEmptyDirectory(runtime)
+  }
+  const directories = steps.filter(({ kind }) => kind === 'directory')
+  failures.push(...(await takeAll(directories, options)))
   if (failures.length > 0) throw failures[0]
+}
+
+/** Locks that daemons hold as long as they live: they go under that very lock, or not at all. */
+function isRuntimeFile(step: CleanupStep, options: CleanupOptions): boolean {
+  return step.kind === 'file' && Object.values(runtimeOf(options)).includes(dirname(step.path))
 }
 
 /** Resolves with what failed. */
@@ -125,12 +158,7 @@ async function take(step: CleanupStep, where: Pick<CommandOptions, 'namespace'>)
   return takeAway(step, where)
 }
 
-async function refuseWhileRunning(options: CleanupOptions) {
-  if (existsSync(lockOf(options))) {
-    const release = await holdFileLock(lockOf(options), 0)
-    if (release === null) throw running(pidIn(options.stateDirectory))
-    release()
-  }
+async function refuseUnknown(options: CleanupOptions) {
   const { pids, abandoned } = await readIdentities(options.identityDirectory)
   const neighbours = await readSeats(options.seatDirectory)
   const inUse = inUseBy(neighbours)
@@ -166,6 +194,10 @@ function isOurSubnetFile(options: CleanupOptions, addresses: readonly AddressInf
   const kept = new StateDirectory(options.stateDirectory, silentLog).readLease()
   if (kept !== null && samePrefix(leadingHalf(kept.lease), subnet)) return true
   return addresses.some(({ local }) => local === formatAddress(subnet.address))
+}
+
+function runtimeOf({ identityDirectory = IDENTITY_DIRECTORY, seatDirectory = SEAT_DIRECTORY }: CleanupOptions) {
+  return { identityDirectory, seatDirectory }
 }
 
 function lockOf({ stateDirectory }: CleanupOptions): string {

@@ -8,9 +8,9 @@ import { EXIT, FlanneletteError } from '../errors.ts'
 import type { Dataplane, VtepOutline } from '../host/dataplane.ts'
 import { HostGateway, type RouteTools } from '../host/host-gateway.ts'
 import { readLink } from '../host/ip.ts'
-import { ringOnChanges } from '../host/ip-monitor.ts'
+import { isRoute, sharedDoorbell } from '../host/ip-monitor.ts'
 import { KernelVtep } from '../host/kernel-vtep.ts'
-import { ringOnRoutes, routeTable } from '../host/route-table.ts'
+import { routeTable } from '../host/route-table.ts'
 import { selectUnderlay } from '../host/underlay-interface.ts'
 import { vxlanObstacle } from '../host/vxlan-probe.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
@@ -29,7 +29,7 @@ import { OwnIdentities } from './identity-claim.ts'
 import { IdleDataplane } from './idle-dataplane.ts'
 import { NodeAgent } from './node-agent.ts'
 import { Operations } from './operations.ts'
-import { placeOf, Seat } from './seats.ts'
+import { Seat, seatPlaceOf } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 import { ToldPeers } from './told-peers.ts'
 import { UserspaceDataplane, type UserspaceOptions } from './userspace-dataplane.ts'
@@ -54,8 +54,9 @@ export async function runDaemon(options: RunOptions): Promise<number> {
   const monotonicMs = () => performance.now()
   const wakeUp = new WakeUp({ clock, monotonicMs, validate: () => agent.wake() })
   const onStandstill: OnStandstill = (standstillMs) => wakeUp.look(standstillMs)
-  const routes: RouteTools = { log, clock, table: routeTable(), doorbell: ringOnRoutes }
-  const tunnel = () => new DirectRouting(createDataplane(options, log, onStandstill), routes)
+  const doorbell = sharedDoorbell(['link', 'address', 'route'])
+  const routes: RouteTools = { log, clock, table: routeTable(), doorbell }
+  const tunnel = () => new DirectRouting(createDataplane(options, routes, onStandstill), routes)
   const tunnels = new FamilyDataplanes(tunnel)
   const dataplane = new ChosenDataplane(tunnels, (outline) => withoutTunnel(outline, routes, options))
   const state = new StateDirectory(options.stateDirectory, log)
@@ -67,13 +68,13 @@ export async function runDaemon(options: RunOptions): Promise<number> {
     dataplane,
     state,
     hostWork: hostIntegration(options, clock, log, seat),
-    claimPlace: (outline) => seat.announce(placeOf(outline, dataplane.kind)),
+    claimPlace: (outline) => seat.announce(seatPlaceOf(outline, dataplane.kind)),
     ipMasq: options.ipMasq,
     clock,
     log,
     random: Math.random,
     selectUnderlay: (families) => selectUnderlay(options, {}, families),
-    underlayEyes: { doorbell: ringOnChanges, readLink },
+    underlayEyes: { doorbell: (ring) => doorbell(ring, (line) => !isRoute(line)), readLink },
     claimIdentity: (publicIp) => identities.claim(publicIp),
     ...(options.publicIp === undefined ? {} : { publicIp: options.publicIp }),
     ...(options.publicIpv6 === undefined ? {} : { publicIpv6: options.publicIpv6 }),
@@ -199,17 +200,18 @@ function hostIntegration(options: RunOptions, clock: Clock, log: Log, seat: Seat
 
 type OnStandstill = NonNullable<UserspaceOptions['onStandstill']>
 
-function createDataplane(options: RunOptions, log: Log, onStandstill: OnStandstill): Dataplane {
+function createDataplane(options: RunOptions, tools: RouteTools, onStandstill: OnStandstill): Dataplane {
+  const { log } = tools
   const kernel = () => new KernelVtep({ log, udpChecksum: options.udpChecksum })
-  const userspace = () => createUserspace(options, log, onStandstill)
+  const userspace = () => createUserspace(options, tools, onStandstill)
   if (options.dataplane === 'auto') return new AutoDataplane({ kernel, userspace, obstacle: vxlanObstacle, log })
   return options.dataplane === 'kernel' ? kernel() : userspace()
 }
 
-function createUserspace(options: RunOptions, log: Log, onStandstill: OnStandstill): UserspaceDataplane {
+function createUserspace(options: RunOptions, tools: RouteTools, onStandstill: OnStandstill): UserspaceDataplane {
   const { driver, udpGso, tunOffload, outerDf, sourceCheck, sourceAllow, workers, sourcePorts } = options
   return new UserspaceDataplane({
-    log,
+    tools,
     driver,
     udpGso,
     tunOffload,

@@ -10,10 +10,13 @@ import type { RouteTools } from '../host/host-gateway.ts'
 import type { RouteInfo } from '../host/ip.ts'
 import { Lookout } from '../host/lookout.ts'
 import { networksOf } from '../host/network-overlap.ts'
-import { carriedHalves, type PeerRoute, routesTo } from '../host/peer-route-plan.ts'
+import { allCarried, carriedHalves, type PeerRoute, routesTo } from '../host/peer-route-plan.ts'
 import { PeerRoutes, type RouteState } from '../host/peer-routes.ts'
+import { type Pending, UNDERLAY_GONE } from '../host/pending.ts'
 import { isForeignRoute } from '../host/route-place.ts'
+import { lastResult } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
+import { Turns } from '../turns.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
 
 export class DirectRouting extends ChosenDataplane {
@@ -29,8 +32,12 @@ export class DirectRouting extends ChosenDataplane {
   #ways: ReadonlyMap<string, PeerWay> = new Map()
   /** By subnet: what keeps a peer from being reached past the tunnel. */
   #obstacles: ReadonlyMap<string, string> = new Map()
+  readonly #allPending = lastResult(allCarried)
+  readonly #tunnelledPending = lastResult((pending: Pending, ways: ReadonlyMap<string, PeerWay>): Pending => {
+    return pending.size === 0 ? pending : new Map([...pending].filter(([subnet]) => ways.get(subnet)?.way !== 'direct'))
+  })
   #lookout: Lookout | null = null
-  #tail: Promise<unknown> = Promise.resolve()
+  readonly #turns = new Turns()
   #stopped = false
 
   constructor(inner: Dataplane, tools: RouteTools) {
@@ -56,11 +63,11 @@ export class DirectRouting extends ChosenDataplane {
   override async moveUnderlay(local: LocalVtep): Promise<void> {
     await super.moveUnderlay(local)
     this.#local = local
-    await this.#inTurn(() => this.#look())
+    await this.#turns.take(() => this.#look())
   }
 
   override replacePeers(peers: readonly Lease[], cause: string): Promise<number> {
-    return this.#inTurn(async () => {
+    return this.#turns.take(async () => {
       this.#peers = peers
       if (this.inner.kind !== 'kernel') {
         const generation = await super.replacePeers(peers, cause)
@@ -75,20 +82,26 @@ export class DirectRouting extends ChosenDataplane {
     })
   }
 
-  /** Where somebody else's route keeps the tunnel itself from a subnet, or from a part of one, that counts. */
+  /** What keeps the tunnel from a subnet is no matter to one that is reached past it, but for a lost underlay. */
+  override pendingSubnets(): Pending {
+    const [inner, local] = [super.pendingSubnets(), this.#local]
+    if (!this.#wanted || local === null) return inner
+    if (this.impairment() === UNDERLAY_GONE) return this.#allPending(this.#peers ?? [], local, UNDERLAY_GONE)
+    return this.#tunnelledPending(inner, this.#ways)
+  }
+
+  /** Where somebody else's route takes a part of a subnet from the tunnel, that counts. */
   override ways(): ReadonlyMap<string, PeerWay> | null {
     const inner = super.ways()
     if (!this.#wanted) return inner
-    const lost = [...(inner ?? [])].filter(([subnet, { way, why }]) => {
-      return !this.#isDirect(subnet) && (way === 'none' || isForeignRoute(why))
-    })
-    return lost.length === 0 ? this.#ways : new Map([...this.#ways, ...lost])
+    const taken = [...(inner ?? [])].filter(([subnet, { why }]) => !this.#isDirect(subnet) && isForeignRoute(why))
+    return taken.length === 0 ? this.#ways : new Map([...this.#ways, ...taken])
   }
 
   override async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
     this.#lookout?.stop()
-    await this.#tail
+    await this.#turns.ended()
     // First the routes: until the device is gone its tunnel takes over.
     if (mode === 'remove') await this.#routes?.remove()
     await super.stop(mode)
@@ -97,7 +110,7 @@ export class DirectRouting extends ChosenDataplane {
   /** Nobody waits for this one: what fails is told, and the next look is soon. */
   async #lookSafely(): Promise<boolean> {
     try {
-      return await this.#inTurn(() => this.#look())
+      return await this.#turns.take(() => this.#look())
     } catch (error) {
       this.#tools.log.warn('ways-unkept', `the ways to peers could not be changed: ${(error as Error).message}`)
       return false
@@ -196,12 +209,6 @@ export class DirectRouting extends ChosenDataplane {
     const generation = await super.replacePeers(peers, cause)
     this.#tunnelled = peers
     return generation
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#tail.then(work)
-    this.#tail = done.catch(() => {})
-    return done
   }
 }
 

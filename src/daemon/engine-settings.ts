@@ -4,6 +4,7 @@ import type { EngineSettings, Feature, FeatureName } from '../../dataplane/index
 import type { RunOptions } from '../config/options.ts'
 import type { LocalVtep } from '../host/dataplane.ts'
 
+/** `features`: as they were granted; what the device does not take is not joined. */
 export function engineSettings(
   local: LocalVtep,
   { sourceCheck, sourceAllow }: Pick<RunOptions, 'sourceCheck' | 'sourceAllow'>,

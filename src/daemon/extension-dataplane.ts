@@ -8,7 +8,8 @@ import { systemClock } from '../clock.ts'
 import { COMMAND_KEYS, type ExtensionCommands } from '../config/extension-commands.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type CommandEnd, runConfigured } from '../host/configured-command.ts'
-import type { LocalVtep, PeerWay } from '../host/dataplane.ts'
+import type { LocalVtep } from '../host/dataplane.ts'
+import type { Pending } from '../host/pending.ts'
 import { sameAttributes } from '../lease/diff.ts'
 import { halvesInWords, ipv6HalfOf, type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
@@ -85,19 +86,12 @@ export class ExtensionDataplane extends IdleDataplane {
     return super.replacePeers(peers, cause)
   }
 
-  override pendingPeers(): number {
-    return this.#peers.pending.size
-  }
-
-  override pendingSubnets(): ReadonlySet<string> {
-    return new Set([...this.#peers.pending.values()].flatMap(({ peer }) => halvesInWords(peer)))
-  }
-
-  /** Of peers that are pending; where the others are reached is the commands' business. */
-  ways(): ReadonlyMap<string, PeerWay> | null {
-    const { pending } = this.#peers
-    if (pending.size === 0) return null
-    return new Map([...pending].map(([name, peer]) => [name, { way: 'none', why: whyPending(peer) }]))
+  /** Where the others are reached is the commands' business. */
+  override pendingSubnets(): Pending {
+    const waiting = [...this.#peers.pending.values()]
+    return new Map(
+      waiting.flatMap((one) => halvesInWords(one.peer).map((subnet) => [subnet, whyPending(one)] as const)),
+    )
   }
 
   override async stop(mode: 'keep' | 'remove'): Promise<void> {

@@ -3,6 +3,8 @@
 // counted together. Else there is one, and this hands on.
 import type { OuterDf, RecordedStep } from '../../dataplane/index.ts'
 import type { Dataplane, EngineBooks, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
+import { NOTHING_PENDING, type Pending } from '../host/pending.ts'
+import { lastResult } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Traceable } from './api-server.ts'
 import { ChosenDataplane } from './chosen-dataplane.ts'
@@ -18,6 +20,9 @@ export class FamilyDataplanes implements Dataplane, Traceable {
   #second: Part | null = null
   /** What each works by now: it is asked to follow only what concerns it. */
   readonly #inForce = new Map<Part, LocalVtep>()
+  readonly #bothPending = lastResult((first: Pending, second: Pending): Pending => {
+    return second.size === 0 ? first : new Map([...first, ...second])
+  })
 
   /** `make` gives one dataplane, not started yet. */
   constructor(make: () => Part) {
@@ -120,13 +125,8 @@ export class FamilyDataplanes implements Dataplane, Traceable {
     return this.#first.impairment() ?? (ofSecond === null ? null : `IPv6: ${ofSecond}`)
   }
 
-  /** Many a peer is one of both: it is counted once. */
-  pendingPeers(): number {
-    return Math.max(...this.#parts.map((part) => part.pendingPeers()))
-  }
-
-  pendingSubnets(): ReadonlySet<string> {
-    return new Set(this.#parts.flatMap((part) => [...part.pendingSubnets()]))
+  pendingSubnets(): Pending {
+    return this.#bothPending(this.#first.pendingSubnets(), this.#second?.pendingSubnets() ?? NOTHING_PENDING)
   }
 
   /** Each subnet belongs to one of both. */

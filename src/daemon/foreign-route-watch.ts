@@ -1,5 +1,5 @@
 // Routes of others that take packets of peers away from the userspace dataplane, which has one route for the whole
-// network: any that is more specific wins. Looked for once a second in the lists of /proc/net, which cost no program;
+// network: any that is more specific wins. Looked for in the lists of /proc/net, which cost no program;
 // only when something is found there that was not there before is `ip` asked whose it is. Nothing is done about it but
 // to say so.
 import { readFileSync } from 'node:fs'
@@ -19,6 +19,7 @@ import {
 } from '../host/foreign-routes.ts'
 import { networksOf } from '../host/network-overlap.ts'
 import { carriedHalves, routesTo } from '../host/peer-route-plan.ts'
+import { NOTHING_PENDING, type Pending } from '../host/pending.ts'
 import { type ListedRoute, listedIpv6Routes, listedRoutes } from '../host/proc-route.ts'
 import type { RouteTable } from '../host/route-table.ts'
 import type { Lease } from '../lease/lease.ts'
@@ -45,29 +46,32 @@ export class ForeignRouteWatch {
   #suspected = ''
   #peers: readonly Lease[] = []
   #subnets: readonly string[] = []
-  #trouble: ReadonlyMap<string, PeerWay> = new Map()
-  #lost: ReadonlySet<string> = new Set()
+  #partTaken: ReadonlyMap<string, string> = new Map()
+  #lost = NOTHING_PENDING
 
   constructor(options: ForeignRouteWatchOptions) {
     this.#options = options
   }
 
-  /** Subnets of peers that no packet gets to. Another set when that has been looked for anew, else the same. */
-  get lost(): ReadonlySet<string> {
+  /** Subnets of peers that no packet gets to. Another map when that has been looked for anew, else the same. */
+  get lost(): Pending {
     return this.#lost
   }
 
   /** As Dataplane.ways. */
   ways(): ReadonlyMap<string, PeerWay> | null {
-    return tunnelWays(this.#subnets, this.#trouble)
+    return tunnelWays(this.#subnets, this.#partTaken)
   }
 
-  /** Never rejects: what could not be read is told, and stays for the next look. Not to be called before it has ended. */
-  async look(local: LocalVtep, peers: readonly Lease[]): Promise<void> {
+  /**
+   * Resolves with whether it could be looked at. Never rejects: what could not be read is told, and stays for the next
+   * look. Not to be called before it has ended.
+   */
+  async look(local: LocalVtep, peers: readonly Lease[]): Promise<boolean> {
     try {
       const lists = (this.#options.lists ?? readLists)(local)
       const { ipv4, ipv6 } = this.#lists ?? {}
-      if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return
+      if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return true
       const suspects = suspectsIn(lists, local)
       // In the list of IPv6 the kernel counts who uses a route as well: another text, and the same routes.
       const suspected = suspects
@@ -78,31 +82,29 @@ export class ForeignRouteWatch {
       }
       this.#suspected = suspected
       this.#lists = lists
+      return true
     } catch (error) {
       const message = `the kernel's routes cannot be looked at for now: ${(error as Error).message}`
       this.#options.log.warn('routes-unreadable', message)
+      return false
     }
   }
 
-  async #find(
-    suspects: readonly Suspect[],
-    local: LocalVtep,
-    peers: readonly Lease[],
-  ): Promise<ReadonlyMap<string, PeerWay>> {
-    if (suspects.length === 0) return new Map()
+  async #find(suspects: readonly Suspect[], local: LocalVtep, peers: readonly Lease[]): Promise<Taken> {
+    if (suspects.length === 0) return NOTHING_TAKEN
     const networks = networksOf(local)
     const subnets = peers.flatMap((peer) => subnetsOf(peer, local))
-    if (partTakers(subnets, suspects).size + wholeTakers(subnets, suspects).size === 0) return new Map()
+    if (partTakers(subnets, suspects).size + wholeTakers(subnets, suspects).size === 0) return NOTHING_TAKEN
     const routes = placedRoutes(await this.#options.table.read(networks), local.deviceName)
-    return troubleOf(subnets, moreSpecific(routes, networks, local))
+    return takenOf(subnets, moreSpecific(routes, networks, local))
   }
 
-  #settle(peers: readonly Lease[], local: LocalVtep, trouble: ReadonlyMap<string, PeerWay>): void {
-    tellOfForeign(this.#options.log, reasons(this.#trouble), reasons(trouble))
+  #settle(peers: readonly Lease[], local: LocalVtep, { parts, wholes }: Taken): void {
+    tellOfForeign(this.#options.log, new Map([...this.#partTaken, ...this.#lost]), new Map([...parts, ...wholes]))
     this.#peers = peers
-    this.#subnets = trouble.size === 0 ? [] : peers.flatMap((peer) => carriedHalves(peer, local))
-    this.#trouble = trouble
-    this.#lost = new Set([...trouble].flatMap(([subnet, { way }]) => (way === 'none' ? [subnet] : [])))
+    this.#subnets = parts.size === 0 ? [] : peers.flatMap((peer) => carriedHalves(peer, local))
+    this.#partTaken = parts
+    this.#lost = wholes
   }
 }
 
@@ -142,16 +144,17 @@ function subnetsOf(peer: Lease, local: LocalVtep): PeerSubnet[] {
   return carriedHalves(peer, local).map((subnet) => ({ subnet, peerAddress: gateways.get(subnet) ?? null }))
 }
 
-function troubleOf(subnets: readonly PeerSubnet[], routes: readonly ShownRoute[]): ReadonlyMap<string, PeerWay> {
-  const parts = [...partTakers(subnets, routes)].map(([subnet, route]) => {
-    return [subnet, { way: 'tunnel', why: partTaken(route) }] as const
-  })
-  const wholes = [...wholeTakers(subnets, routes)].map(([subnet, route]) => {
-    return [subnet, { way: 'none', why: wholeTaken(route) }] as const
-  })
-  return new Map<string, PeerWay>([...parts, ...wholes])
+/** By subnet: whose route takes a part of it, and whose all of it, in words. */
+interface Taken {
+  readonly parts: ReadonlyMap<string, string>
+  readonly wholes: Pending
 }
 
-function reasons(ways: ReadonlyMap<string, PeerWay>): ReadonlyMap<string, string> {
-  return new Map([...ways].map(([subnet, { why }]) => [subnet, why]))
+const NOTHING_TAKEN: Taken = { parts: new Map(), wholes: NOTHING_PENDING }
+
+function takenOf(subnets: readonly PeerSubnet[], routes: readonly ShownRoute[]): Taken {
+  return {
+    parts: new Map([...partTakers(subnets, routes)].map(([subnet, route]) => [subnet, partTaken(route)])),
+    wholes: new Map([...wholeTakers(subnets, routes)].map(([subnet, route]) => [subnet, wholeTaken(route)])),
+  }
 }

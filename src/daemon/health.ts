@@ -2,6 +2,7 @@
 // systemd. A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from '../host/dataplane.ts'
+import { UNDERLAY_GONE } from '../host/pending.ts'
 import { nameOf } from '../lease/lease.ts'
 import type { NodeAgent } from './node-agent.ts'
 
@@ -113,27 +114,26 @@ export class HealthWatch {
   }
 
   #peers(): HealthCheck {
-    const { generation, peers, changedWallMs } = this.#agent.peers
-    const pending = this.#agent.local === null ? 0 : this.#dataplane.pendingPeers()
+    const { generation, peers, changedWallMs, pendingCount: pending } = this.#agent.peers
     if (generation > 0 && pending === 0) this.#hadPeers = true
     const change = since('last change', changedWallMs)
-    const programmed = `${peers.length - pending} of ${peers.length} programmed${change}`
+    const known = `${peers.length} known, ${pending} pending${change}`
     return {
       name: 'peers',
       ok: this.#hadPeers,
-      about: generation === 0 ? 'the first table is not in force' : programmed,
+      about: generation === 0 ? 'the first table is not in force' : known,
     }
   }
 
   #notes(): string[] {
     const { store, manager, peers, lacksUnderlay } = this.#agent
-    const pending = this.#agent.local === null ? 0 : this.#dataplane.pendingPeers()
+    const { pendingCount: pending } = peers
     return [
       ...storeNotes(store, manager !== null),
       ...(manager?.state === 'suspect' ? ['the lease is not confirmed by the store'] : []),
-      ...(pending > 0 ? [`${pending} peers are not programmed yet`] : []),
+      ...(pending > 0 ? [`${pending} peers are pending`] : []),
       ...(peers.isBehind ? ['the dataplane has not taken the latest peers, it is tried again'] : []),
-      ...(lacksUnderlay && this.#dataplane.impairment() === null ? ['the underlay address is gone'] : []),
+      ...(lacksUnderlay && this.#dataplane.impairment() === null ? [UNDERLAY_GONE] : []),
       ...(this.#agent.hostProblem === null ? [] : [this.#agent.hostProblem]),
       ...(peers.conflicts.length > 0 ? ['leases contradict each other'] : []),
     ]

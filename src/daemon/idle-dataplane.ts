@@ -2,6 +2,7 @@
 // this and nothing more (a lease, subnet.env, rules), and `extension`, which runs commands besides.
 
 import type { Dataplane, LocalVtep, VtepOutline } from '../host/dataplane.ts'
+import { NOTHING_PENDING, type Pending } from '../host/pending.ts'
 import type { Lease } from '../lease/lease.ts'
 
 export class IdleDataplane implements Dataplane {
@@ -31,12 +32,8 @@ export class IdleDataplane implements Dataplane {
     return null
   }
 
-  pendingPeers(): number {
-    return 0
-  }
-
-  pendingSubnets(): ReadonlySet<string> {
-    return new Set()
+  pendingSubnets(): Pending {
+    return NOTHING_PENDING
   }
 
   async stop(_mode: 'keep' | 'remove'): Promise<void> {}

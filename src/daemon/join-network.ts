@@ -26,10 +26,10 @@ import { refusePodAddresses } from './pod-addresses.ts'
 import { withdrawStale } from './published-subnet.ts'
 import {
   AWAY_RETRY_MS,
-  FIRST_BACKOFF_MS,
+  FIRST_START_BACKOFF_MS,
   isAway,
   isOutage,
-  LONGEST_BACKOFF_MS,
+  LONGEST_START_BACKOFF_MS,
   readConfig,
   type TellStore,
 } from './start-config.ts'
@@ -213,7 +213,7 @@ async function acquire(search: LeaseSearch): Promise<Pick<Granted, 'lease' | 'fr
       return attributesFor({ ...search, kept: kept ?? null, leaseData: options.dataplane.leaseData?.() }, existing)
     },
   }
-  for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
+  for (let backoffMs = FIRST_START_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_START_BACKOFF_MS)) {
     try {
       const lease = await withDeadline(clock, store.acquire(request), store.name)
       tell(true, '')

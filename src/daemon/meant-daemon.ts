@@ -1,9 +1,9 @@
 // Which of a host's daemons a command means that was not told: the one of the usual state directory, else the only one
 // that runs. Of several nobody guesses.
 import { existsSync } from 'node:fs'
+import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type Neighbour, readSeats, SEAT_DIRECTORY } from './seats.ts'
-import { DEFAULT_STATE_DIRECTORY } from './state-directory.ts'
 
 export interface MeantDaemon {
   readonly stateDirectory: string

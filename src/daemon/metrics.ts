@@ -77,7 +77,7 @@ export class Metrics {
     this.#gauge('forwarding_entries', 'Prefixes that packets are forwarded by.', [], (facts) => [
       [facts.forwardingEntries],
     ])
-    this.#gauge('pending_entries', 'Prefixes of peers that could not be programmed yet.', [], (facts) => [
+    this.#gauge('pending_entries', 'Prefixes of peers that packets are not sent to for now.', [], (facts) => [
       [facts.pendingEntries],
     ])
     this.#gauge('forwarding_generation', 'Number of the forwarding table in force.', [], ({ generation }) => [

@@ -17,19 +17,10 @@
 // Each validated snapshot goes to the dataplane. A lost lease ends the node: forwarding stops and subnet.env
 // is removed, since it would give pods addresses of somebody else.
 import { formatMac } from '../../dataplane/index.ts'
-import { followMtu } from '../config/mtu.ts'
 import type { FlanneletteError } from '../errors.ts'
 import type { LocalVtep } from '../host/dataplane.ts'
 import type { UnderlayInterface } from '../host/underlay-interface.ts'
-import {
-  identityInWords,
-  identityOf,
-  ipv6HalfOf,
-  type Lease,
-  leadingHalf,
-  nameOf,
-  subnetsInWords,
-} from '../lease/lease.ts'
+import { identityInWords, identityOf, type Lease, nameOf, subnetsInWords } from '../lease/lease.ts'
 import { LeaseManager } from '../lease/lease-manager.ts'
 import { withDeadline } from '../lease/store-deadline.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
@@ -38,6 +29,7 @@ import { ConfigCheck } from './config-check.ts'
 import type { PodNetworks } from './forwarding-entries.ts'
 import { type JoinedNetwork, joinNetwork } from './join-network.ts'
 import { KeptLeases } from './kept-leases.ts'
+import { localVtep, movedTo, standsAt, withUnderlayMtu } from './local-vtep.ts'
 import { fixedAddresses, publicAddresses } from './own-attributes.ts'
 import { PeerUpdates } from './peer-updates.ts'
 import { refusePodAddresses, whyNotStart } from './pod-addresses.ts'
@@ -125,8 +117,8 @@ export class NodeAgent {
 
   get state(): AgentState {
     if (this.#state !== 'ready') return this.#state
-    const { pending, conflicts } = { pending: this.#options.dataplane.pendingPeers(), conflicts: this.#peers.conflicts }
-    const moving = this.#options.dataplane.impairment() === null && pending === 0 && !this.#peers.isBehind
+    const { pendingCount, conflicts, isBehind } = this.#peers
+    const moving = this.#options.dataplane.impairment() === null && pendingCount === 0 && !isBehind
     const complete = conflicts.length === 0 && this.hostProblem === null && !this.lacksUnderlay
     const healthy = this.#storeReachable && this.#manager?.state === 'held' && moving && complete
     return healthy ? 'ready' : 'degraded'
@@ -297,19 +289,9 @@ export class NodeAgent {
     const { dataplane, log } = this.#options
     const local = this.#local
     if (local === null || this.#stopping.signal.aborted) return
-    const { encapsulation, mtuBytes: configured, underlay } = backend
-    const { ipv6Device } = local
-    const hasIpv6 = config.ipv6 !== null && ipv6Device === undefined
-    const running = { mtuBytes: local.mtuBytes, hasIpv6, overIpv6: underlay === 'ipv6' }
-    const { overlayBytes, sentence } = followMtu(encapsulation, underlayBytes, configured, running)
-    const ofIpv6 = ipv6Device && followMtu(encapsulation, underlayBytes, configured, { ...ALONE, ...ipv6Device })
+    const { changed, sentence } = withUnderlayMtu(local, underlayBytes, { backend, config })
     if (sentence === null) return
-    if (overlayBytes === local.mtuBytes) return log.warn('underlay-mtu-unfollowed', sentence)
-    if (ipv6Device !== undefined && ofIpv6?.overlayBytes === ipv6Device.mtuBytes) {
-      return log.warn('underlay-mtu-unfollowed', ofIpv6.sentence ?? sentence)
-    }
-    const second = ipv6Device && ofIpv6 ? { ipv6Device: { ...ipv6Device, mtuBytes: ofIpv6.overlayBytes } } : {}
-    const changed = { ...local, mtuBytes: overlayBytes, ...second }
+    if (changed === null) return log.warn('underlay-mtu-unfollowed', sentence)
     await dataplane.changeMtu(changed)
     this.#local = changed
     if (this.#state === 'lost') return // and subnet.env with it
@@ -347,32 +329,4 @@ export class NodeAgent {
       log.debug('lease-kept', `lease ${subnetsInWords(lease)} could not be given back: ${String(error)}`)
     }
   }
-}
-
-/** What a device of IPv6's own is for the choice of its MTU. */
-const ALONE = { hasIpv6: true, overIpv6: true } as const
-
-function localVtep({ outline, lease }: JoinedNetwork): LocalVtep {
-  const { ipv6Device, ...node } = outline
-  const [mac, ipv6Mac] = [vtepMacOf(lease.attributes) ?? 0, vtepMacForIpv6(lease.attributes) ?? 0]
-  return {
-    ...node,
-    mac: typeof node.underlayAddress === 'bigint' ? ipv6Mac : mac,
-    overlayAddress: leadingHalf(lease).address,
-    subnet: lease.subnet,
-    ipv6Subnet: ipv6HalfOf(lease),
-    ...(ipv6Device === undefined ? {} : { ipv6Device: { ...ipv6Device, mac: ipv6Mac } }),
-  }
-}
-
-function standsAt(local: LocalVtep, { name, address, ipv6Address }: UnderlayInterface): boolean {
-  const { underlayInterface, underlayAddress, ipv6Device } = local
-  return underlayInterface === name && underlayAddress === address && ipv6Device?.underlayAddress === ipv6Address
-}
-
-function movedTo(local: LocalVtep, { name, address, ipv6Address }: UnderlayInterface): LocalVtep {
-  const { ipv6Device, ...node } = local
-  const moved = { ...node, underlayInterface: name, underlayAddress: address }
-  if (ipv6Device === undefined || ipv6Address === undefined) return moved
-  return { ...moved, ipv6Device: { ...ipv6Device, underlayAddress: ipv6Address } }
 }

@@ -2,8 +2,9 @@
 // systemd. One place, so that all of them say the same; none of them touches what it looks at.
 import { join } from 'node:path'
 import type { Clock, Timer } from '../clock.ts'
-import type { Endpoint, RunOptions } from '../config/options.ts'
+import type { ListenAddress, RunOptions } from '../config/options.ts'
 import type { Dataplane } from '../host/dataplane.ts'
+import type { Pending } from '../host/pending.ts'
 import type { Log } from '../log.ts'
 import { packageVersion } from '../package-version.ts'
 import type { MeteredStore } from '../store/metered-store.ts'
@@ -56,7 +57,7 @@ export class Operations {
       traceable,
       status: () => this.#status(),
     })
-    const health: Endpoint | null =
+    const health: ListenAddress | null =
       options.healthzPort === 0 ? null : { host: options.healthzIp, port: options.healthzPort }
     this.#probes = new ProbeServer({
       listeners: listenersOf(health, options.metricsAddress ?? null),
@@ -122,7 +123,7 @@ export class Operations {
     const status = this.#status()
     const { manager, peers } = agent
     const expiresAtMs = manager?.lease.expiresAtMs ?? Number.POSITIVE_INFINITY
-    const entries = countEntries(status.peers, dataplane.pendingSubnets())
+    const entries = countEntries(status.peers, peers.pending)
     const seconds = (iso: string | null | undefined) => (iso == null ? 0 : Date.parse(iso) / 1000)
     return {
       version: packageVersion(),
@@ -149,10 +150,10 @@ export class Operations {
 
 type Subnets = Pick<DaemonStatus['peers'][number], 'subnet' | 'ipv6Subnet'>
 
-/** Prefixes of peers: how many packets are forwarded by, and how many are not programmed yet. */
+/** Prefixes of peers: how many packets are forwarded by, and how many are pending. */
 export function countEntries(
   peers: readonly Subnets[],
-  pending: ReadonlySet<string>,
+  pending: Pending,
 ): { readonly inForce: number; readonly pending: number } {
   let [all, waiting] = [0, 0]
   for (const { subnet, ipv6Subnet } of peers) {

@@ -54,6 +54,7 @@ async function openQueues(deviceName: string, wishes: DeviceWishes, log: Log): P
   return openOverlayDevice(deviceName, workers, { header, offloads: tunOffload })
 }
 
+/** Lets go of the queues. A device that is to outlive them was told so before. */
 export async function closeAll(tuns: readonly OpenTun[]): Promise<void> {
   for (const { fd } of tuns) await closeDescriptor(fd)
 }

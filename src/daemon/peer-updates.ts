@@ -2,10 +2,13 @@
 // meanwhile are merged: only the latest counts. A hand-over that fails is tried again.
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from '../host/dataplane.ts'
+import type { Pending } from '../host/pending.ts'
+import { lastResult } from '../last-result.ts'
 import { describeConflict, diffLeases, findConflicts, type LeaseConflict, type LeaseDiff } from '../lease/diff.ts'
 import { type Lease, nameOf } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { type LeftOutPeer, type PodNetworks, selectPeers, withinNetworks } from './forwarding-entries.ts'
+import { countPending } from './pending-peers.ts'
 
 const RETRY_MS = 5000
 /** Lines of one kind that one set of leases may cause; the rest is counted: a store full of rubbish must not fill a disk. */
@@ -24,6 +27,7 @@ export class PeerUpdates {
   #peers: readonly Lease[] | null = null
   #leftOut: readonly LeftOutPeer[] = []
   #conflicts: readonly LeaseConflict[] = []
+  readonly #countPending = lastResult(countPending)
   #generation = 0
   #wanted: { readonly peers: readonly Lease[]; readonly why: string } | null = null
   /** The last hand-over failed: what the dataplane forwards by is not known. */
@@ -40,6 +44,16 @@ export class PeerUpdates {
   /** Peers in force. */
   get peers(): readonly Lease[] {
     return this.#peers ?? []
+  }
+
+  /** Their subnets that packets are not sent to for now, and why. */
+  get pending(): Pending {
+    return this.#options.dataplane.pendingSubnets()
+  }
+
+  /** How many of the peers have such a subnet. */
+  get pendingCount(): number {
+    return this.#countPending(this.peers, this.pending)
   }
 
   get leftOut(): readonly LeftOutPeer[] {
@@ -70,7 +84,9 @@ export class PeerUpdates {
     const isLedWhole = this.#options.dataplane.kind === 'userspace'
     const { network, ipv6Network } = networks
     const selection = selectPeers(leases, own, { network, ipv6Network, isLedWhole })
-    this.#report(selection.leftOut, findConflicts(withinNetworks(leases, networks)))
+    const conflicts = findConflicts(leases)
+    // Without any there are none among fewer leases, as nearly always.
+    this.#report(selection.leftOut, conflicts.length === 0 ? [] : findConflicts(withinNetworks(leases, networks)))
     this.#retry?.cancel() // of an older set
     this.#wanted = { peers: selection.peers, why }
     this.#running ??= this.#run()

@@ -3,18 +3,18 @@
 // ?format=json.
 import type { Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Endpoint } from '../config/options.ts'
+import type { ListenAddress } from '../config/options.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Health } from './health.ts'
 import { createHttpServer, PLAIN_TEXT } from './http-server.ts'
 
-export interface Listener extends Endpoint {
+export interface Listener extends ListenAddress {
   /** Whether /metrics is answered here. */
   readonly metrics: boolean
 }
 
 /** Where to listen: health and metrics on one listener when they have one address. Empty when both are off. */
-export function listenersOf(health: Endpoint | null, metrics: Endpoint | null): Listener[] {
+export function listenersOf(health: ListenAddress | null, metrics: ListenAddress | null): Listener[] {
   if (metrics === null) return health === null ? [] : [{ ...health, metrics: false }]
   const isOne = health?.host === metrics.host && health.port === metrics.port
   const first = health === null || isOne ? [] : [{ ...health, metrics: false }]
@@ -88,7 +88,7 @@ function tell(url: URL, response: ServerResponse, good: boolean, words: string, 
   response.writeHead(status, PLAIN_TEXT).end([`${words}\n`, ...lines, ...notes].join(''))
 }
 
-function listen(server: Server, { host, port }: Endpoint): Promise<void> {
+function listen(server: Server, { host, port }: ListenAddress): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (cause) => {
       const message = `${host}:${port} cannot be listened on: ${cause.message}`

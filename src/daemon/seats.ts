@@ -67,7 +67,7 @@ export interface Neighbour extends SeatFiles {
 type Note = Omit<Neighbour, 'number'>
 
 /** What a node uses, as far as it is known before its lease. */
-export function placeOf(outline: VtepOutline, dataplane: string): SeatPlace {
+export function seatPlaceOf(outline: VtepOutline, dataplane: string): SeatPlace {
   const { deviceName, ipv6Device, network, ipv6Network, underlayAddress, port } = outline
   const addresses = [underlayAddress, ...(ipv6Device === undefined ? [] : [ipv6Device.underlayAddress])]
   return {
@@ -159,17 +159,12 @@ export class Seat {
   }
 
   async #guarded(work: () => Promise<void>): Promise<void> {
-    let release: (() => void) | null = null
     try {
-      makeDirectory(this.#directory)
-      release = await holdFileLock(`${this.#directory}/${SEAT_LOCK}`, PATIENCE_MS)
-      await work()
+      await withoutNewSeats(this.#directory, work)
     } catch (error) {
       if (error instanceof FlanneletteError) throw error
       const why = (error as Error).message
       this.#log.warn('seat-unguarded', `other daemons on this host would not be noticed: ${why}`)
-    } finally {
-      release?.()
     }
   }
 
@@ -180,6 +175,20 @@ export class Seat {
 
   #path(number: number): string {
     return `${this.#directory}/${ownNamespace()}-${number}`
+  }
+}
+
+/**
+ * Does what nobody is to take a seat during, or say what he uses. Whoever holds the lock for longer than a daemon waits
+ * is not waited for.
+ */
+export async function withoutNewSeats<T>(directory: string, work: () => Promise<T>): Promise<T> {
+  makeDirectory(directory)
+  const release = await holdFileLock(`${directory}/${SEAT_LOCK}`, PATIENCE_MS)
+  try {
+    return await work()
+  } finally {
+    release?.()
   }
 }
 

@@ -8,8 +8,8 @@ import type { Log } from '../log.ts'
 import type { AgentOptions } from './agent-options.ts'
 import type { KeptLease } from './state-directory.ts'
 
-export const FIRST_BACKOFF_MS = 1000
-export const LONGEST_BACKOFF_MS = 30_000
+export const FIRST_START_BACKOFF_MS = 1000
+export const LONGEST_START_BACKOFF_MS = 30_000
 /** Between two calls to a server that does not answer, as flannel has it. */
 export const AWAY_RETRY_MS = 1000
 
@@ -48,7 +48,7 @@ export async function readConfig({
 }: ConfigSearch): Promise<StartConfig & { readonly outage: FlanneletteError | null }> {
   const { store, clock } = options
   const known = kept === null ? null : usable(kept.config)
-  for (let backoffMs = FIRST_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_BACKOFF_MS)) {
+  for (let backoffMs = FIRST_START_BACKOFF_MS; ; backoffMs = Math.min(2 * backoffMs, LONGEST_START_BACKOFF_MS)) {
     try {
       const read = decode(await withDeadline(clock, store.readNetworkConfig(), store.name))
       tell(true, '')

@@ -12,8 +12,6 @@ import { holdFileLock } from '../store/file-lock.ts'
 import { formatSubnetKey, parseSubnetKey } from '../store/flannel-json.ts'
 import { formatLeaseFile, parseLeaseFile } from '../store/lease-files.ts'
 
-export const DEFAULT_STATE_DIRECTORY = '/var/lib/flannelette'
-
 /** A daemon that was just told to stop may still be at it. */
 const CLAIM_PATIENCE_MS = 2000
 
@@ -149,6 +147,7 @@ function textOf(lease: Lease): string {
   return text
 }
 
+/** A lease as it stands in `lease.json` and `leases.json`. */
 export function toWritten(lease: Lease): WrittenLease {
   return { Key: formatSubnetKey(lease), Content: formatLeaseFile(lease) }
 }

@@ -1,70 +1,21 @@
 // status.json in the state directory: what `flannelette lab status` and people with `jq` read. Rewritten when it
 // changed, looked at once a second. The shape is a promise: fields are added, never renamed, and `version` counts the
 // breaks.
-import {
-  type FeatureName,
-  formatAddress,
-  formatMac,
-  formatPrefix,
-  monotonicClock,
-  type PeerTraffic,
-  parseIpv6,
-  sumTraffic,
-  type UnderlayAddress,
-} from '../../dataplane/index.ts'
+import { type FeatureName, formatAddress, formatMac, formatPrefix } from '../../dataplane/index.ts'
 import { writeFileAtomically } from '../atomic-file.ts'
 import type { Clock, Timer } from '../clock.ts'
-import type { Dataplane, LocalVtep, PeerWay } from '../host/dataplane.ts'
+import type { Dataplane, LocalVtep } from '../host/dataplane.ts'
 import { describeConflict } from '../lease/diff.ts'
-import { halvesInWords, identityInWords, identityOf, type Lease, nameOf } from '../lease/lease.ts'
-import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
+import { identityInWords } from '../lease/lease.ts'
 import type { AgentState } from './agent-options.ts'
 import type { Health } from './health.ts'
+import { isoOrNull, type LeaseStatus, leaseStatus } from './lease-status.ts'
 import type { NodeAgent } from './node-agent.ts'
-import { type PeerState, PeerWatch } from './peer-watch.ts'
+import { type PeerStatus, peerStatuses } from './peer-status.ts'
+import { PeerWatch } from './peer-watch.ts'
 
 export const STATUS_FILE = 'status.json'
 const PERIOD_MS = 1000
-
-export interface LeaseStatus {
-  /** The IPv4 one; of a lease without one the IPv6 one. */
-  readonly subnet: string
-  /** `null` for a lease without an IPv6 half. */
-  readonly ipv6Subnet: string | null
-  /** What the node is known by: its IPv4 address, where IPv4 is off the IPv6 one. */
-  readonly publicIp: string
-  /** Where a tunnel over IPv6 leads, `null` without one. */
-  readonly publicIpv6?: string | null
-  readonly backendType: string
-  /** Of the device that carries `subnet`. `null` when the lease carries none that is usable. */
-  readonly vtepMac: string | null
-  /** ISO 8601, `null` for a reservation. */
-  readonly expiresAt: string | null
-  readonly revision: number
-}
-
-/** What passed between this node and a peer since the peer is known; times in ISO 8601, `null` for never. */
-export interface TrafficStatus {
-  readonly sentPackets: number
-  readonly sentBytes: number
-  readonly lastSent: string | null
-  readonly receivedPackets: number
-  readonly receivedBytes: number
-  readonly lastReceived: string | null
-}
-
-export interface PeerStatus extends LeaseStatus {
-  /** `null`, as the traffic, where nobody counts per peer (the kernel). */
-  readonly state: PeerState | null
-  /** Largest packet of pods that reaches it whole, in bytes, where the way is known to take less than the MTU; else `null`. */
-  readonly pathMtu: number | null
-  readonly traffic: TrafficStatus | null
-  /**
-   * Of each subnet how packets get there, and why; `null` where there is one way only, with no trouble. Of an extension's
-   * peers those that are pending have one, `none`, by their first subnet.
-   */
-  readonly ways: readonly ({ readonly subnet: string } & PeerWay)[] | null
-}
 
 export interface DaemonStatus {
   readonly version: 1
@@ -110,6 +61,7 @@ export interface DaemonStatus {
   /** Forwarding table: generation, and the peers behind it in address order. */
   readonly generation: number
   readonly peers: readonly PeerStatus[]
+  /** With a subnet that is pending: its way is `none`. */
   readonly pendingPeers: number
   readonly leftOut: readonly {
     readonly subnet: string
@@ -173,8 +125,8 @@ export function statusOf(
             renewsAt: isoOrNull(toWallSecond(clock, manager.renewalDueInMs)),
           },
     generation: peers.generation,
-    peers: peerStatuses(peers.peers, dataplane, clock, memory.watch),
-    pendingPeers: dataplane.pendingPeers(),
+    peers: peerStatuses(peers, dataplane, clock, memory.watch),
+    pendingPeers: peers.pendingCount,
     leftOut: peers.leftOut.map(({ lease, subnet, reason, detail }) => {
       return { subnet, publicIp: identityInWords(lease.attributes), reason, detail }
     }),
@@ -252,109 +204,7 @@ function ipv6DeviceStatus({ ipv6Device }: LocalVtep) {
   return { device, mac: formatMac(mac), underlayAddress: formatAddress(underlayAddress), mtu }
 }
 
-const monotonicMs = monotonicClock()
-/**
- * From the dataplane's clock to the wall clock: the same until that one is set, so that a time does not look new each
- * time.
- */
-let wallOffsetMs = Number.NaN
-const CLOCK_STEP_MS = 1000
-
-function peerStatuses(peers: readonly Lease[], dataplane: Dataplane, clock: Clock, watch: PeerWatch): PeerStatus[] {
-  const nowMs = monotonicMs()
-  const traffic = dataplane.books?.traffic() ?? null
-  const limits = dataplane.books?.pathLimits()
-  const states = watch.look(traffic ?? new Map(), nowMs)
-  const ways = dataplane.ways?.() ?? null
-  const offsetMs = clock.wallMs() - nowMs
-  if (!(Math.abs(offsetMs - wallOffsetMs) < CLOCK_STEP_MS)) wallOffsetMs = offsetMs
-  const iso = (atMs: number) => (atMs === 0 ? null : new Date(atMs + wallOffsetMs).toISOString())
-  const trafficInWords = (seen: PeerTraffic): TrafficStatus => {
-    const { sentPackets, sentBytes, lastSentMs, receivedPackets, receivedBytes, lastReceivedMs } = seen
-    const [lastSent, lastReceived] = [iso(lastSentMs), iso(lastReceivedMs)]
-    return { sentPackets, sentBytes, lastSent, receivedPackets, receivedBytes, lastReceived }
-  }
-  return peers.map((lease) => {
-    const { seen, state, pathMtu } = bothTunnels(lease, traffic, states, limits)
-    // Field by field: a spread into a larger object takes V8 forty times as long.
-    const {
-      subnet,
-      ipv6Subnet,
-      publicIp,
-      publicIpv6 = null,
-      backendType,
-      vtepMac,
-      expiresAt,
-      revision,
-    } = leaseStatus(lease)
-    const inTraffic = seen === undefined ? null : trafficInWords(seen)
-    const words = { subnet, ipv6Subnet, publicIp, publicIpv6, backendType, vtepMac, expiresAt, revision }
-    return Object.assign(words, { state, traffic: inTraffic, pathMtu, ways: waysTo(lease, ways) })
-  })
-}
-
-function waysTo(lease: Lease, ways: ReadonlyMap<string, PeerWay> | null): PeerStatus['ways'] {
-  if (ways === null) return null
-  return halvesInWords(lease).flatMap((subnet) => {
-    const way = ways.get(subnet)
-    return way === undefined ? [] : [{ subnet, ...way }]
-  })
-}
-
-/** The worst first: what one tunnel does not carry is worth a word although the other does. */
-const STATES: readonly PeerState[] = ['no-answer', 'active', 'sending', 'idle']
-
-/** What passed between this node and a peer by both of its addresses, where it has two. */
-function bothTunnels(
-  { attributes }: Lease,
-  traffic: ReadonlyMap<UnderlayAddress, PeerTraffic> | null,
-  states: ReadonlyMap<UnderlayAddress, PeerState>,
-  limits: ReadonlyMap<UnderlayAddress, number> | undefined,
-): { readonly seen: PeerTraffic | undefined } & Pick<PeerStatus, 'state' | 'pathMtu'> {
-  const first = identityOf(attributes)
-  const second = attributes.publicIpv6 === null ? null : parseIpv6(attributes.publicIpv6)
-  const [seen, other] = [traffic?.get(first), second === null || second === first ? undefined : traffic?.get(second)]
-  const own = states.get(first) ?? null
-  const least = Math.min(limits?.get(first) ?? Infinity, limits?.get(second ?? first) ?? Infinity)
-  const pathMtu = least === Infinity ? null : least
-  if (second === null || other === undefined) return { seen, state: own, pathMtu }
-  if (seen === undefined) return { seen: other, state: states.get(second) ?? null, pathMtu }
-  const state = STATES.find((one) => one === own || one === states.get(second)) ?? null
-  return { seen: sumTraffic(seen, other), state, pathMtu }
-}
-
 /** In whole seconds: what is computed anew each time should not look new each time. */
 function toWallSecond(clock: Clock, inMs: number | null): number | null {
   return inMs === null ? null : Math.round((clock.wallMs() + inMs) / 1000) * 1000
-}
-
-/** By the lease itself, which never changes: the words for ten thousand take a tenth of a second. */
-const knownWords = new WeakMap<Lease, LeaseStatus>()
-
-/** A lease in the words of the status. */
-export function leaseStatus(lease: Lease): LeaseStatus {
-  const known = knownWords.get(lease)
-  if (known !== undefined) return known
-  const words = inWords(lease)
-  knownWords.set(lease, words)
-  return words
-}
-
-function inWords(lease: Lease): LeaseStatus {
-  const { attributes } = lease
-  const mac = lease.subnet === null ? vtepMacForIpv6(attributes) : vtepMacOf(attributes)
-  return {
-    subnet: nameOf(lease),
-    ipv6Subnet: lease.ipv6Subnet,
-    publicIp: identityInWords(attributes),
-    publicIpv6: attributes.publicIpv6,
-    backendType: attributes.backendType,
-    vtepMac: mac === null ? null : formatMac(mac),
-    expiresAt: isoOrNull(lease.expiresAtMs),
-    revision: lease.revision,
-  }
-}
-
-function isoOrNull(wallMs: number | null): string | null {
-  return wallMs === null ? null : new Date(wallMs).toISOString()
 }

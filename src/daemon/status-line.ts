@@ -15,7 +15,7 @@ export function statusLine(status: DaemonStatus): string {
   if (lease === null) return `${state}: no lease yet from ${store.name}${store.why === '' ? '' : ` (${store.why})`}`
   const silent = peers.filter((peer) => peer.state === 'no-answer').length
   const doubts = [
-    ...(status.pendingPeers > 0 ? [`${status.pendingPeers} not programmed`] : []),
+    ...(status.pendingPeers > 0 ? [`${status.pendingPeers} pending`] : []),
     ...(silent > 0 ? [`${silent} without an answer`] : []),
   ]
   const known = `${peers.length} peers${doubts.length > 0 ? ` (${doubts.join(', ')})` : ''}`

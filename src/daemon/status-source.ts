@@ -28,7 +28,7 @@ export async function findStatus(place: StatusPlace): Promise<StatusFound> {
   const said = lastWords(place.stateDirectory)
   const socket = place.apiSocket ?? apiSocketOf(said?.pid ?? null, place.stateDirectory)
   try {
-    return { isLive: true, status: statusIn(await askDaemon<unknown>(socket, '/status')) }
+    return { isLive: true, status: await askStatus(socket) }
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'EACCES' || code === 'EPERM') {
@@ -45,8 +45,15 @@ export async function findStatus(place: StatusPlace): Promise<StatusFound> {
   }
 }
 
-/** One answer of the local socket, within `limitMs` of silence. @throws Error when there is none */
-export function askDaemon<T>(socketPath: string, path: string, limitMs = ANSWER_LIMIT_MS): Promise<T> {
+/**
+ * What a daemon says on its local socket, within `limitMs` of silence.
+ * @throws Error when there is no answer, StatusProblem when it is no status
+ */
+export async function askStatus(socketPath: string, limitMs = ANSWER_LIMIT_MS): Promise<DaemonStatus> {
+  return statusIn(await askSocket(socketPath, '/status', limitMs))
+}
+
+function askSocket(socketPath: string, path: string, limitMs: number): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const call = request({ socketPath, path, timeout: limitMs }, (response) => {
       let text = ''
@@ -58,7 +65,7 @@ export function askDaemon<T>(socketPath: string, path: string, limitMs = ANSWER_
       response.on('end', () => {
         if (response.statusCode !== 200) return reject(new Error(text.trim()))
         try {
-          resolve(JSON.parse(text) as T)
+          resolve(JSON.parse(text))
         } catch (error) {
           reject(error)
         }

@@ -37,7 +37,7 @@ export class TendedDevice {
 
   /** Lets it outlive the process: only what works may. */
   async keep(): Promise<void> {
-    await keepOverlayDevice(this.#queues[0]!.fd, true)
+    await keepOverlayDevice(this.#queues[0]!.fd)
   }
 
   async close(): Promise<void> {
@@ -59,12 +59,13 @@ export class TendedDevice {
 
   /**
    * Looks, and does again what a start would do to it. `onReplaced` is given the descriptors of a device that was made
-   * anew; those before are closed when it returns. Never rejects: what fails is told, and stays for the next look.
+   * anew; those before are closed when it returns. Resolves with whether it could be looked at. Never rejects: what fails is
+   * told, and stays for the next look.
    */
-  async mend(local: LocalVtep, onReplaced: (fds: readonly number[]) => void): Promise<void> {
+  async mend(local: LocalVtep, onReplaced: (fds: readonly number[]) => void): Promise<boolean> {
+    const isSeen = this.#broken === 'gone' || (await this.#look(local))
     try {
-      if (this.#broken !== 'gone') await this.#look(local)
-      if (this.#broken === null) return
+      if (this.#broken === null) return isSeen
       if (this.#broken === 'gone') await this.#reopen(local, onReplaced)
       else await this.#redress(local)
       const message = `${local.deviceName} was changed by somebody else and is as it was again`
@@ -73,16 +74,19 @@ export class TendedDevice {
       this.#obstacle = error instanceof FlanneletteError && error.code === 'network-overlap' ? error.message : ''
       this.#log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
     }
+    return isSeen
   }
 
-  async #look(local: LocalVtep): Promise<void> {
+  async #look(local: LocalVtep): Promise<boolean> {
     try {
       const found = (await isDressed(local)) ? null : 'bare'
       // Unless a worker has found it gone meanwhile.
       if (this.#broken !== 'gone') this.#broken = found
+      return true
     } catch (error) {
       // As in a process without files left to open: nothing says that it is not as it was.
       this.#log.warn('device-unseen', `${local.deviceName} cannot be looked at for now: ${(error as Error).message}`)
+      return false
     }
   }
 
@@ -91,7 +95,7 @@ export class TendedDevice {
     const opened = await openDevice(local.deviceName, this.#wishes, this.#log)
     try {
       await dress(local)
-      await keepOverlayDevice(opened[0]!.fd, true)
+      await keepOverlayDevice(opened[0]!.fd)
     } catch (error) {
       await closeAll(opened)
       throw error

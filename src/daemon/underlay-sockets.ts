@@ -97,6 +97,7 @@ async function openPaths(
   return paths
 }
 
+/** Closes all of them; workers that use them must have ended. */
 export async function closeSockets({
   receiving,
   sendingFds,

@@ -1,8 +1,7 @@
 // The userspace dataplane as the daemon sees it: a TUN (tended-device.ts), UDP sockets (underlay-sockets.ts), workers
 // between them, and what these count (worker-books.ts). Everything that can be refused is tried before anything is left
-// behind. Once a second the host is looked at: others may have been at device, address or routes.
+// behind. The host is looked at whenever something on it has changed: others may have been at device, address or routes.
 import {
-  formatPrefix,
   type OuterDf,
   type RecordedStep,
   type WorkerDriver,
@@ -12,13 +11,17 @@ import {
 import { tunnelOf } from '../config/mtu.ts'
 import type { RunOptions } from '../config/options.ts'
 import { requireNetworkAdmin } from '../host/capability.ts'
+import { ChangeWatch } from '../host/change-watch.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from '../host/dataplane.ts'
+import type { RouteTools } from '../host/host-gateway.ts'
 import { refuseNetworkOverlap } from '../host/network-overlap.ts'
 import { removeOverlayLink } from '../host/overlay-link.ts'
-import { PeerCount } from '../host/peer-route-plan.ts'
-import { routeTable } from '../host/route-table.ts'
-import { halvesOf, type Lease } from '../lease/lease.ts'
+import { allCarried } from '../host/peer-route-plan.ts'
+import { type Pending, UNDERLAY_GONE } from '../host/pending.ts'
+import { lastResult } from '../last-result.ts'
+import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { Turns } from '../turns.ts'
 import { findOwnVtep, REHEARSAL_DEVICE, removeOwnVtep } from './changeover.ts'
 import { findFeatures } from './driver-features.ts'
 import { engineSettings } from './engine-settings.ts'
@@ -30,15 +33,12 @@ import { UnderlayPresence } from './underlay-presence.ts'
 import { closeSockets, entropyOf, openSockets, socketsOfWorker, type UnderlaySockets } from './underlay-sockets.ts'
 import { WorkerBooks } from './worker-books.ts'
 
-/** How often the host is looked at, milliseconds: a device that is lost, or lost its address or route, is mended then. */
-const TEND_MS = 1000
-
 export interface UserspaceOptions
   extends Pick<
     RunOptions,
     'driver' | 'udpGso' | 'tunOffload' | 'outerDf' | 'sourceCheck' | 'sourceAllow' | 'workers' | 'sourcePorts'
   > {
-  readonly log: Log
+  readonly tools: Pick<RouteTools, 'log' | 'clock' | 'table' | 'doorbell'>
   /** Workers stood still for so many milliseconds of CLOCK_MONOTONIC; whether they may go on. Absent: they may. */
   readonly onStandstill?: (standstillMs: number) => Promise<boolean>
 }
@@ -48,6 +48,7 @@ export class UserspaceDataplane implements Dataplane {
   readonly driver: WorkerDriver
   readonly outerDf: OuterDf
   readonly #options: UserspaceOptions
+  readonly #log: Log
   readonly books: WorkerBooks
   readonly #device: TendedDevice
   readonly #presence: UnderlayPresence
@@ -58,24 +59,27 @@ export class UserspaceDataplane implements Dataplane {
   #replacesVtep = false
   #sockets: UnderlaySockets | null = null
   #peers: readonly Lease[] = []
-  /** Those that others' routes keep packets from. */
-  readonly #lost = new PeerCount()
+  readonly #allPending = lastResult(allCarried)
   /** Of the table in force, 0 before the first. */
   #generation = 0
   /** As they were when the workers ended. */
   #lastCounters: Readonly<Record<string, number>> = {}
-  #tendTimer: NodeJS.Timeout | null = null
-  #tending: Promise<void> | null = null
+  /** `null` while there is nothing to look after. */
+  #watch: ChangeWatch | null = null
+  /** The host is not looked at while the dataplane moves. */
+  readonly #turns = new Turns()
 
   constructor(options: UserspaceOptions) {
     this.driver = options.driver
     this.outerDf = options.outerDf
-    const { workers, tunOffload, log } = options
+    const { workers, tunOffload, tools } = options
+    const { log, table } = tools
     this.#options = options
+    this.#log = log
     this.books = new WorkerBooks(log)
     this.#device = new TendedDevice({ workers, header: options.driver !== 'plain', tunOffload }, log)
     this.#presence = new UnderlayPresence(log)
-    this.#foreign = new ForeignRouteWatch({ table: routeTable(), log })
+    this.#foreign = new ForeignRouteWatch({ table, log })
   }
 
   /**
@@ -96,13 +100,13 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async #open(outline: VtepOutline): Promise<void> {
-    this.#sockets = await openSockets(outline, this.#options, this.#options.log)
+    this.#sockets = await openSockets(outline, this.#options, this.#log)
     await this.#device.open(outline.deviceName)
   }
 
   async start(local: LocalVtep): Promise<void> {
     if (this.#replacesVtep) {
-      await removeOwnVtep(local.deviceName, this.#options.log)
+      await removeOwnVtep(local.deviceName, this.#log)
       await this.#open(local)
     }
     const sockets = this.#sockets
@@ -115,8 +119,8 @@ export class UserspaceDataplane implements Dataplane {
     const { receivesMerged, receiveBufferBytes } = sockets.receiving[0]!
     const facts = { driver: this.driver, workers: this.#device.queues.length, entropy: this.entropy }
     const fields = { ...facts, offloads: tun.offloads, maxSegments, receivesMerged, receiveBufferBytes }
-    this.#options.log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
-    this.#tendLater()
+    this.#log.info('dataplane-started', `userspace dataplane on ${local.deviceName}`, fields)
+    this.#tend()
   }
 
   async #startWorkers(local: LocalVtep, sockets: UnderlaySockets): Promise<{ maxSegments: number }> {
@@ -147,10 +151,13 @@ export class UserspaceDataplane implements Dataplane {
   /**
    * New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones.
    */
-  async moveUnderlay(local: LocalVtep): Promise<void> {
+  moveUnderlay(local: LocalVtep): Promise<void> {
+    return this.#turns.take(() => this.#moveNow(local)).finally(() => this.#watch?.ring())
+  }
+
+  async #moveNow(local: LocalVtep): Promise<void> {
     if (this.#device.queues.length === 0) throw new Error('the dataplane is not started')
-    const opened = await openSockets(local, this.#options, this.#options.log)
-    await this.#stopTending()
+    const opened = await openSockets(local, this.#options, this.#log)
     try {
       await this.#stopWorkers()
       await this.#closeSockets()
@@ -162,30 +169,22 @@ export class UserspaceDataplane implements Dataplane {
     } catch (error) {
       await this.#closeSockets() // for the next call to open
       throw error
-    } finally {
-      this.#tendLater()
     }
   }
 
   /** Packets of the former size still pass: a device grows after the workers, and shrinks before them. */
-  async changeMtu(local: LocalVtep): Promise<void> {
-    const [workers, before] = [this.#workers, this.#local]
-    if (workers === null || before === null) throw new Error('the dataplane is not started')
-    await this.#stopTending()
-    try {
-      if (local.mtuBytes > before.mtuBytes) await workers.setMtu(local.mtuBytes)
-      this.#local = local
-      await dress(local)
-      await workers.setMtu(local.mtuBytes)
-      this.books.tryAgain()
-    } finally {
-      this.#tendLater()
-    }
+  changeMtu(local: LocalVtep): Promise<void> {
+    return this.#turns.take(() => this.#changeMtuNow(local)).finally(() => this.#watch?.ring())
   }
 
-  async #stopTending(): Promise<void> {
-    await this.#tending
-    if (this.#tendTimer !== null) clearTimeout(this.#tendTimer)
+  async #changeMtuNow(local: LocalVtep): Promise<void> {
+    const [workers, before] = [this.#workers, this.#local]
+    if (workers === null || before === null) throw new Error('the dataplane is not started')
+    if (local.mtuBytes > before.mtuBytes) await workers.setMtu(local.mtuBytes)
+    this.#local = local
+    await dress(local)
+    await workers.setMtu(local.mtuBytes)
+    this.books.tryAgain()
   }
 
   async #closeSockets(): Promise<void> {
@@ -208,6 +207,7 @@ export class UserspaceDataplane implements Dataplane {
   async replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
     if (this.#workers === null || this.#local === null) throw new Error('the dataplane is not started')
     this.#peers = peers
+    this.#watch?.ring() // others' routes may be in the way of new ones
     this.#generation = await this.#workers.replaceTable(forwardingEntries(peers, this.#local))
     return this.#generation
   }
@@ -223,21 +223,16 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   impairment(): string | null {
-    return this.#device.impairment() ?? (this.#presence.isLost ? 'the underlay address is gone' : null)
+    return this.#presence.isLost ? UNDERLAY_GONE : this.#device.impairment()
   }
 
-  pendingPeers(): number {
-    if (this.impairment() !== null) return this.#peers.length
-    return this.#local === null ? 0 : this.#lost.of(this.#foreign.lost, this.#peers, this.#local)
+  /** The engine takes all peers at once: only others' routes lead some of them away. */
+  pendingSubnets(): Pending {
+    const [local, why] = [this.#local, this.impairment()]
+    return why === null || local === null ? this.#foreign.lost : this.#allPending(this.#peers, local, why)
   }
 
-  /** The engine takes all peers at once; none is reached without the device, nor where others' routes lead away. */
-  pendingSubnets(): ReadonlySet<string> {
-    if (this.impairment() === null) return this.#foreign.lost
-    return new Set(this.#peers.flatMap(halvesOf).map(formatPrefix))
-  }
-
-  /** Worth a word only while somebody else's route keeps packets from the tunnel. */
+  /** Worth a word only while somebody else's route takes packets from the tunnel. */
   ways(): ReadonlyMap<string, PeerWay> | null {
     return this.#foreign.ways()
   }
@@ -253,7 +248,8 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
-    await this.#stopTending()
+    this.#watch?.stop()
+    await this.#turns.ended()
     await this.#stopWorkers()
     if (mode === 'remove' && this.#local !== null) await removeOverlayLink(this.#local.deviceName)
     await this.#device.close()
@@ -264,7 +260,7 @@ export class UserspaceDataplane implements Dataplane {
     if (report.type === 'device-failed') {
       this.#device.lose(this.#local?.deviceName ?? '', report.errno)
     } else if (report.type === 'socket-failed') {
-      this.#options.log.error('socket-failed', `receiving failed (errno ${report.errno})`)
+      this.#log.error('socket-failed', `receiving failed (errno ${report.errno})`)
     } else if (report.type === 'woke') {
       void this.#goOn(report.standstillMs)
     } else if (report.type === 'offenders') {
@@ -279,24 +275,22 @@ export class UserspaceDataplane implements Dataplane {
 
   #mourn(error: Error, delayMs: number): void {
     const next = delayMs === 0 ? 'the next one takes over' : `the next one takes over in ${delayMs} ms`
-    this.#options.log.error('worker-died', `a dataplane worker died, ${next}: ${error.message}`)
+    this.#log.error('worker-died', `a dataplane worker died, ${next}: ${error.message}`)
   }
 
-  #tendLater(): void {
-    this.#tendTimer = setTimeout(() => {
-      this.#tendTimer = null
-      this.#tending = this.#tend().finally(() => {
-        this.#tending = null
-        this.#tendLater()
-      })
-    }, TEND_MS)
+  #tend(): void {
+    const { clock, doorbell } = this.#options.tools
+    const isIntact = () => this.impairment() === null
+    this.#watch = new ChangeWatch({ clock, doorbell, isIntact, mend: () => this.#turns.take(() => this.#look()) })
+    this.#watch.ring() // the bell may have missed what happened in the meantime
   }
 
-  async #tend(): Promise<void> {
+  async #look(): Promise<void> {
     const [workers, local] = [this.#workers, this.#local]
     if (workers === null || local === null) return
     this.#presence.look(local)
-    await this.#device.mend(local, (fds) => workers.replaceDevice(fds))
-    await this.#foreign.look(local, this.#peers)
+    const isDeviceSeen = await this.#device.mend(local, (fds) => workers.replaceDevice(fds))
+    const areRoutesSeen = await this.#foreign.look(local, this.#peers)
+    if (!isDeviceSeen || !areRoutesSeen) this.#watch?.ring()
   }
 }

@@ -15,7 +15,7 @@ import { chainsOfIptables, chainsOfNft, type FilterProgram, type FirewallChain }
 import { readSystem, storageProblem } from './gather-system.ts'
 import { lookAtLargePackets } from './large-packets.ts'
 import { askNodeView, type NodeView } from './node-view.ts'
-import { placeOf, realTools } from './place.ts'
+import { ladderPlaceOf, realTools } from './place.ts'
 import { parseManaged, parsePorts } from './program-output.ts'
 import { socketAnswers } from './socket-answer.ts'
 
@@ -39,6 +39,7 @@ const SAMPLE_MS = 1300
 /** Time that a program may take, milliseconds. */
 const PROGRAM_MS = 5000
 
+/** Looks at everything that checks judge. What cannot be looked at is a fact with its reason, and nothing is thrown. */
 export async function gatherFacts(options: GatherOptions): Promise<Facts> {
   const view = await askNodeView(options.stateDirectory)
   const pid = view.alive ? (view.status?.pid ?? null) : null
@@ -98,7 +99,7 @@ async function readNetwork(underlay: string | undefined, lookHere: LookHere) {
 }
 
 async function askForLargePackets(view: NodeView) {
-  const place = await placeOf(view.status)
+  const place = await ladderPlaceOf(view.status)
   return place === null ? [] : lookAtLargePackets(view, place, realTools(view.status))
 }
 

@@ -1,6 +1,7 @@
 // Rungs of the way to a peer that is reached without a tunnel: the route that leads there, and the sizes of the link.
 import type { EchoOptions } from '../host/echo.ts'
-import { foreignRouteIn } from '../host/route-place.ts'
+import { UNDERLAY_GONE } from '../host/pending.ts'
+import { foreignRouteIn, isNoNeighbour } from '../host/route-place.ts'
 import { measure } from './mtu-ruler.ts'
 import type { PeerView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, Rung } from './rung.ts'
@@ -37,7 +38,7 @@ export async function routeRung(
   const lost = peer.ways?.find(({ way }) => way === 'none')
   if (lost !== undefined) {
     const { subnet, why } = lost
-    return rung('bad', `no route to ${subnet}: ${why}`, routeAdvice(why, { subnet, publicIp: peer.publicIp }))
+    return rung('bad', `${subnet} is pending: ${why}`, pendingAdvice(why, peer.publicIp))
   }
   const way = wayTo(peer.subnet, peer)
   const device = await tools.deviceTo(address)
@@ -50,10 +51,12 @@ export async function routeRung(
   return rung('bad', `${what}, not by way of ${peer.publicIp} on ${underlayInterface}`, see)
 }
 
-/** What to do about a route that is not there, by the reason. */
-export function routeAdvice(why: string, { publicIp }: Pick<PeerView, 'subnet' | 'publicIp'>): string {
+/** What to do about a subnet that packets do not get to as they should, by the reason. */
+export function pendingAdvice(why: string, publicIp: string): string {
   const foreign = foreignRouteIn(why)
   if (foreign !== null) return `does anything need it? else: ip route delete ${foreign}, and ours takes its place`
+  if (why === UNDERLAY_GONE) return 'the daemon goes on once it is back, or another one is there: ip address show'
+  if (!isNoNeighbour(why)) return 'the daemon tries it again by itself; what changes is in its log: peer-pending'
   return `is ${publicIp} on the same link? ip route get ${publicIp}; nodes behind routers need a tunnel: Backend.Type "vxlan", with DirectRouting for neighbours`
 }
 

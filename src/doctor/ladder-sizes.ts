@@ -16,6 +16,7 @@ const WAIT_MS = 800
 /** So that one lost packet makes no hole. */
 const TRIES = 3
 
+/** Measures tunnel and underlay at the same time and judges both. @throws the reason of `signal` when that aborts */
 export async function sizesRung(
   { vtep, publicIp, underlayAnswers }: SizesTarget,
   place: LadderPlace,
@@ -41,6 +42,7 @@ export function ofTwo(rung: Rung, { underlayFamily }: LadderPlace): Rung {
   return { ...rung, name, text: `over ${underlayFamily}: ${rung.text}` }
 }
 
+/** An echo as the ruler sees it: one answer of several is enough to say that the size passes. */
 export function toAnswer({ received, tooBig }: EchoResult): SizeAnswer {
   return { passes: received > 0, limitBytes: tooBig?.limitBytes ?? null }
 }

@@ -2,13 +2,12 @@
 // first that fails is the one to look at. What is asked of the network comes in as tools, so that tests can stand in
 // for it.
 import { formatPrefix } from '../../dataplane/index.ts'
-import type { LeaseStatus } from '../daemon/status-file.ts'
 import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'
 import { type Ipv6Way, ipv6WayTo } from './ipv6-way.ts'
 import { isDirect, linkSizesRung, routeRung, takesTunnel } from './ladder-direct.ts'
 import { ofTwo, sizesRung } from './ladder-sizes.ts'
-import type { NodeView } from './node-view.ts'
+import type { NodeView, PeerView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, LadderTools, Rung, RungName, Verdict } from './rung.ts'
 import { gatewayAddress, ipv6VtepAddress, type Target, vtepAddress } from './target.ts'
 
@@ -47,12 +46,13 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
   if (isDirect(target.lease, options.place)) {
     add(underlay)
     if (add(await routeRung(target.lease, gatewayAddress(target.subnet), options.place, options)).verdict === 'bad') {
-      skip(['sizes', 'pod-side'], 'no route leads there')
+      skip(['sizes', 'pod-side'], 'no packet gets there')
       return rungs
     }
     const sizes = underlay.verdict === 'unproven' || underlay.verdict === 'bad'
     if (sizes) skip(['sizes'], 'the host itself does not answer')
     else add(await linkSizesRung(publicIp, options.place, options))
+    for (const rung of await askIpv6Beside(target.lease, underlay, options, options.place)) add(rung)
     add(await podRung(gatewayAddress(target.subnet), target, options))
     return rungs
   }
@@ -194,7 +194,7 @@ async function strayRoute(address: string, tools: LadderTools, place: LadderPlac
  */
 async function askIpv6(
   second: Ipv6Way | null,
-  lease: LeaseStatus,
+  lease: PeerView,
   options: LadderOptions,
   place: LadderPlace,
 ): Promise<Rung[]> {
@@ -205,6 +205,28 @@ async function askIpv6(
   const underlay = await askUnderlay(second.publicIp, options, 'underlay-ipv6')
   const vtep = await askIpv6Vtep(second.vtep, lease, underlay, options, place)
   return [withVtep(underlay, vtep, second.publicIp, place), vtep]
+}
+
+/**
+ * IPv6 of a peer that IPv4 reaches past the tunnel may take it all the same: one of its own, or that of IPv4, which nothing
+ * has been asked through by then.
+ */
+async function askIpv6Beside(
+  lease: PeerView,
+  underlay: Rung,
+  options: LadderOptions,
+  place: LadderPlace,
+): Promise<Rung[]> {
+  const vtep = ipv6VtepAddress(lease)
+  if (place.overlayDevice === '' || vtep === null || !takesTunnel(lease.ipv6Subnet ?? '', lease)) return []
+  const second = ipv6WayTo(lease, place)
+  const rungs = await askIpv6(second, lease, options, place)
+  if (rungs.length === 0) return []
+  const way = second ?? { vtep, publicIp: lease.publicIp, place }
+  const sizes = await askSizes({ ...way, rungs: second === null ? [underlay, ...rungs] : rungs }, options)
+  return [...rungs, sizes.verdict === 'skipped' ? sizes : ofTwo(sizes, way.place)].map((rung) => {
+    return rung.name === 'sizes' ? { ...rung, name: 'sizes-ipv6' } : rung
+  })
 }
 
 /** A tunnel and the rungs below its sizes: underlay and VTEP. */
@@ -226,21 +248,27 @@ function skipped(name: RungName, why: string): Rung {
 
 async function askIpv6Vtep(
   address: string,
-  { publicIp, publicIpv6 = null }: LeaseStatus,
+  lease: PeerView,
   underlay: Rung | null,
   options: LadderOptions,
   place: LadderPlace,
 ): Promise<Rung> {
+  const { publicIp, publicIpv6 = null } = lease
   const result = await echoes(address, options)
   const text = `ICMP ${address} through the tunnel: `
   if (result.received > 0) {
     const [verdict, averageMs] = [lossVerdict(result), result.averageMs]
     return { name: 'vtep-ipv6', verdict, text: text + answered(result), averageMs, next: lossAdvice(result, publicIp) }
   }
+  const [isPast, capture] = [isDirect(lease, place), `on ${publicIp}: tcpdump -ni any`]
+  const alone = isPast
+    ? `IPv4 goes past the tunnel, and IPv6 needs it: ${capture} udp port ${place.port}`
+    : `IPv4 passes, so look at IPv6 on ${publicIp}: ip -6 address show ${place.overlayDevice}; ip6tables -S INPUT`
+  const other = isPast ? 'IPv4 goes past its tunnel' : 'the tunnel over IPv4 passes'
   const there =
     underlay === null
-      ? `IPv4 passes, so look at IPv6 on ${publicIp}: ip -6 address show ${place.overlayDevice}; ip6tables -S INPUT`
-      : `the tunnel over IPv4 passes, that over IPv6 does not: ping ${publicIpv6}; on ${publicIp}: tcpdump -ni any ip6 and udp port ${place.port}`
+      ? alone
+      : `${other}, that over IPv6 does not pass: ping ${publicIpv6}; ${capture} ip6 and udp port ${place.port}`
   const seeFirst = underlay?.verdict === 'bad' ? 'see the underlay over IPv6 first; ' : ''
   const next = (await strayRoute(address, options.tools, place)) ?? seeFirst + there
   const said = result.refusal === '' ? 'no answer' : result.refusal

@@ -2,10 +2,12 @@
 // else its status.json, or, when that is not there, the leases that a former daemon kept. `flannelette doctor` and `flannelette ping` start from it.
 import { readFileSync } from 'node:fs'
 import { apiSocketOf } from '../daemon/daemon-words.ts'
+import { type LeaseStatus, leaseStatus } from '../daemon/lease-status.ts'
+import type { PeerStatus } from '../daemon/peer-status.ts'
 import type { PeerState } from '../daemon/peer-watch.ts'
 import { StateDirectory } from '../daemon/state-directory.ts'
-import { type DaemonStatus, type LeaseStatus, leaseStatus, type PeerStatus } from '../daemon/status-file.ts'
-import { askDaemon, readStatusFile, StatusProblem, statusIn } from '../daemon/status-source.ts'
+import type { DaemonStatus } from '../daemon/status-file.ts'
+import { askStatus, readStatusFile, StatusProblem } from '../daemon/status-source.ts'
 import { silentLog } from '../log.ts'
 
 /** A peer as the status has it; what passed between it and this node where somebody counts that. */
@@ -46,7 +48,7 @@ export async function askNodeView(stateDirectory: string): Promise<NodeView> {
   if (view.status !== null && !view.alive) return view
   try {
     const socket = apiSocketOf(view.status?.pid ?? null, stateDirectory)
-    const status = statusIn(await askDaemon<unknown>(socket, '/status', ANSWER_LIMIT_MS))
+    const status = await askStatus(socket, ANSWER_LIMIT_MS)
     return { stateDirectory, status, statusProblem: '', alive: true, answers: true, peers: status.peers }
   } catch (error) {
     if (error instanceof StatusProblem) return view // a daemon of another version: its file says as much
@@ -56,7 +58,7 @@ export async function askNodeView(stateDirectory: string): Promise<NodeView> {
 }
 
 /** Reads what is there; never fails. */
-export function readNodeView(stateDirectory: string): NodeView {
+function readNodeView(stateDirectory: string): NodeView {
   try {
     const status = readStatusFile(stateDirectory)
     const alive = status.state !== 'stopping' && isDaemon(status.pid)

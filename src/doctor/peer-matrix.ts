@@ -27,7 +27,7 @@ export interface TunnelRow {
   readonly sizes?: RulerResult
 }
 
-export interface PeerRow extends TunnelRow {
+export interface MatrixRow extends TunnelRow {
   /** Round trip by IPv6 beside IPv4, by whichever tunnel; absent where one of both nodes has none. */
   readonly ipv6Ms?: number | null
   /** Of the tunnel between IPv6 addresses beside that over IPv4; absent where one of both nodes has none. */
@@ -39,8 +39,8 @@ const PARALLEL = 8
 const SERIES = { count: 2, waitMs: 1000, intervalMs: 100, anyAnswer: true } as const
 
 /** Asks every peer that the status (or the kept leases) names; without a place there is no tunnel to ask through. */
-export async function askPeers(view: NodeView, place: LadderPlace, tools: LadderTools): Promise<PeerRow[]> {
-  const rows: PeerRow[] = []
+export async function askPeers(view: NodeView, place: LadderPlace, tools: LadderTools): Promise<MatrixRow[]> {
+  const rows: MatrixRow[] = []
   let next = 0
   const worker = async () => {
     for (let index = next++; index < view.peers.length; index = next++) {
@@ -52,7 +52,7 @@ export async function askPeers(view: NodeView, place: LadderPlace, tools: Ladder
   return rows
 }
 
-async function askPeer(peer: PeerView, place: LadderPlace, tools: LadderTools): Promise<PeerRow> {
+async function askPeer(peer: PeerView, place: LadderPlace, tools: LadderTools): Promise<MatrixRow> {
   const { publicIp, subnet } = peer
   const way = { publicIp, subnet, vtep: answeringAddress(peer, place.overlayDevice) }
   const second = ipv6WayTo(peer, place)
@@ -110,7 +110,7 @@ function holeIn({ sizes, publicIp }: TunnelRow, name: string, place: LadderPlace
 }
 
 /** What the rows mean: one finding for each tunnel that is not well, and for a peer that is gone altogether. */
-export function judgePeers(rows: readonly PeerRow[], node: DaemonStatus['node'], place: LadderPlace): Finding[] {
+export function judgePeers(rows: readonly MatrixRow[], node: DaemonStatus['node'], place: LadderPlace): Finding[] {
   const unwell = rows.flatMap((row): Remark[] => {
     const { ipv6Tunnel } = row
     const found = judgeTunnel(row, node, place)

@@ -11,7 +11,7 @@ import type { LadderPlace, LadderTools } from './rung.ts'
 const REFUSAL_WAIT_MS = 500
 
 /** @throws FlanneletteError `host-command` when `ip` itself cannot run */
-export async function placeOf(status: DaemonStatus | null): Promise<LadderPlace | null> {
+export async function ladderPlaceOf(status: DaemonStatus | null): Promise<LadderPlace | null> {
   const node = status?.node ?? null
   if (node === null || status?.dataplane === 'none' || status?.dataplane === 'commands') return null
   const overhead = overheadOf(node)

@@ -45,7 +45,7 @@ export interface LadderTools {
 }
 
 /** The end of one tunnel. */
-export interface TunnelEnd {
+export interface TunnelDevice {
   readonly device: string
   readonly mtuBytes: number
   /** Between that and the underlay's, by the encapsulation. */
@@ -70,7 +70,7 @@ export interface LadderPlace {
   /** Whether this node carries IPv6 as well. */
   readonly ipv6: boolean
   /** By a tunnel of its own, between IPv6 addresses of hosts; `null` where it takes the one of `overlayDevice`. */
-  readonly ipv6Tunnel: TunnelEnd | null
+  readonly ipv6Tunnel: TunnelDevice | null
 }
 
 export interface LadderOptions {

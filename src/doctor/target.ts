@@ -10,7 +10,7 @@ import {
   parsePrefix,
   samePrefix,
 } from '../../dataplane/index.ts'
-import type { LeaseStatus } from '../daemon/status-file.ts'
+import type { LeaseStatus } from '../daemon/lease-status.ts'
 import type { NodeView, PeerView } from './node-view.ts'
 
 /** Name → public address, as text. */

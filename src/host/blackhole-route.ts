@@ -1,11 +1,8 @@
 // The blackhole route to this node's own subnet: packets to pods that are not there end here, in place of going out by
 // the default route and coming back by the tunnel.
 import { formatPrefix, type Prefix } from '../../dataplane/index.ts'
-import type { CommandOptions } from './command.ts'
 import { batch, type RouteInfo, showFamilies } from './ip.ts'
 import { isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /**
  * Above every metric that others use: the bridge's own route to the same subnet must win whenever there is one,
@@ -14,8 +11,8 @@ type InNamespace = Pick<CommandOptions, 'namespace'>
 const METRIC = 4_000_000
 
 /** Our blackhole routes of both families. @throws FlanneletteError `host-command` */
-async function readBlackholeRoutes(where: InNamespace = {}): Promise<RouteInfo[]> {
-  const routes = await showFamilies<RouteInfo>(['route', 'show', 'type', 'blackhole'], where)
+async function readBlackholeRoutes(): Promise<RouteInfo[]> {
+  const routes = await showFamilies<RouteInfo>(['route', 'show', 'type', 'blackhole'])
   return routes.filter((route) => isOurRoute(route.protocol))
 }
 
@@ -42,15 +39,14 @@ export function deleteBlackhole(subnet: string): string {
  */
 export async function keepBlackholeRoutes(
   wanted: readonly Prefix[],
-  isMine: (dst: string) => boolean = () => true,
-  where: InNamespace = {},
+  isMine: (dst: string) => boolean,
 ): Promise<string[]> {
-  const present = await readBlackholeRoutes(where)
+  const present = await readBlackholeRoutes()
   const subnets = wanted.map(formatPrefix)
   const commands = planBlackholeRoutes(
     wanted,
     present.filter(({ dst }) => subnets.includes(dst) || isMine(dst)),
   )
-  await batch('ip', commands, where)
+  await batch('ip', commands)
   return commands
 }

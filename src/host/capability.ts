@@ -27,6 +27,7 @@ export function requireNetworkAdmin(deviceName: string): void {
   if (!isNetworkAdmin()) throw networkAdminMissing(deviceName)
 }
 
+/** The `not-permitted` of whoever finds out by an EPERM of the kernel. */
 export function networkAdminMissing(deviceName: string): FlanneletteError {
   return new FlanneletteError('not-permitted', `${deviceName} cannot be made: CAP_NET_ADMIN is missing`, {
     remedy: 'run as root or give the process CAP_NET_ADMIN',

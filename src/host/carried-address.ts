@@ -14,7 +14,26 @@ export function carriesAddress(interfaceName: string, address: number | bigint):
   })
 }
 
-function listed(): Readonly<Record<string, readonly { readonly address: string }[] | undefined>> | null {
+type Listed = Readonly<Record<string, readonly { readonly address: string }[] | undefined>> | null
+
+/** Of this moment; `undefined` where nobody has looked. */
+let known: Listed | undefined
+
+/**
+ * Whoever says how a node is asks many times over, and the kernel lists all links of all pods each time: without anything
+ * waited for in between the answer is one.
+ */
+function listed(): Listed {
+  if (known === undefined) {
+    known = look()
+    queueMicrotask(() => {
+      known = undefined
+    })
+  }
+  return known
+}
+
+function look(): Listed {
   try {
     return networkInterfaces()
   } catch {

@@ -16,6 +16,9 @@ export interface CommandOptions {
   readonly signal?: AbortSignal | undefined
 }
 
+/** Where a wrapper of a program works; `{}`: in the caller's own namespace. */
+export type InNamespace = Pick<CommandOptions, 'namespace'>
+
 export interface CommandResult {
   /** 0-255; 128 + signal number when a signal ended the program, as shells count. */
   readonly exitCode: number

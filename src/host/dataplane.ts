@@ -12,6 +12,7 @@ import type {
 import type { Encapsulation } from '../config/mtu.ts'
 import type { PlainBackend } from '../config/plain-backend.ts'
 import type { Lease } from '../lease/lease.ts'
+import type { Pending } from './pending.ts'
 
 /**
  * What is known of this node before it has a lease. Addresses are unsigned numbers, those of IPv6 bigints.
@@ -68,10 +69,10 @@ export interface LocalVtep extends VtepOutline {
   readonly ipv6Subnet: Ipv6Prefix | null
 }
 
-/** How packets get to a subnet of a peer. */
+/** How packets get to a subnet of a peer that is not pending. */
 export interface PeerWay {
-  /** `direct`: by a route to the peer itself, without encapsulation; `none`: not at all for now. */
-  readonly way: 'tunnel' | 'direct' | 'none'
+  /** `direct`: by a route to the peer itself, without encapsulation. */
+  readonly way: 'tunnel' | 'direct'
   /** Why, in one phrase; may be empty. */
   readonly why: string
 }
@@ -133,15 +134,21 @@ export interface Dataplane {
   counters(): Readonly<Record<string, number>>
   /** Whether tunnel packets have DF set; `clear` when absent. */
   readonly outerDf?: OuterDf
-  /** What keeps packets from moving although there are peers, in one phrase; `null` when nothing does. */
-  impairment(): string | null
-  /** Peers that could not be programmed yet (0 when all are). */
-  pendingPeers(): number
-  /** Their subnets that packets are not forwarded by, in text form; an IPv6 half may be missing alone. */
-  pendingSubnets(): ReadonlySet<string>
   /**
-   * By subnet in text form, where peers may be reached in more ways than one, where some are pending for a reason that is
-   * known, or where somebody else's route takes packets; absent or `null` where not.
+   * What keeps packets from moving although there are peers, in one phrase; `null` when nothing does. Peers whose way it
+   * is on are pending by it.
+   */
+  impairment(): string | null
+  /**
+   * Subnets of the last set of peers that packets are not sent to for now, each with why. This is what pending means,
+   * whatever the dataplane: it could not be programmed (yet), somebody else's route takes all of it, or an impairment is
+   * on its way, the underlay address that is gone first of all. An IPv6 half may be pending alone, and so is it counted. A
+   * dataplane that leaves packets to others tells what it knows of their work.
+   */
+  pendingSubnets(): Pending
+  /**
+   * By subnet in text form, where peers may be reached in more ways than one, or where somebody else's route takes a part
+   * of one; absent or `null` where not. What it says of a subnet that is pending does not count.
    */
   ways?(): ReadonlyMap<string, PeerWay> | null
   /** Stops moving packets. `keep` leaves device, address and routes for the next start. */

@@ -1,6 +1,6 @@
 // `ping` of iputils as a probe: how many echoes came back, how fast, and what a kernel or a router said instead. It
 // decides nothing; `flannelette ping`, `flannelette doctor --peers` and the lab's pings do.
-import { attempt, type CommandOptions, commandFailure } from './command.ts'
+import { attempt, commandFailure, type InNamespace } from './command.ts'
 
 export interface EchoOptions {
   /** Echo requests, at least 1. */
@@ -43,15 +43,13 @@ const IPV6_ECHO_HEADER_BYTES = 48
 const DEFAULT_WAIT_MS = 1000
 const DEFAULT_INTERVAL_MS = 200
 
-type Where = Pick<CommandOptions, 'namespace'>
-
 /** Bytes of the smallest echo request to an address: what its headers take. */
 export function echoHeaderBytes(address: string): number {
   return address.includes(':') ? IPV6_ECHO_HEADER_BYTES : ECHO_HEADER_BYTES
 }
 
 /** @throws FlanneletteError `host-command`, `not-permitted` when ping itself cannot work */
-export async function echo(address: string, options: EchoOptions, where: Where = {}): Promise<EchoResult> {
+export async function echo(address: string, options: EchoOptions, where: InNamespace = {}): Promise<EchoResult> {
   let { result, unheard } = await askSeries(address, options, where)
   // Each round hears of one more at least, or waits for silence to the end.
   while (unheard > 0 && options.anyAnswer !== true) {
@@ -62,7 +60,7 @@ export async function echo(address: string, options: EchoOptions, where: Where =
   return result
 }
 
-async function askSeries(address: string, options: EchoOptions, where: Where) {
+async function askSeries(address: string, options: EchoOptions, where: InNamespace) {
   const { count, waitMs = DEFAULT_WAIT_MS, intervalMs = DEFAULT_INTERVAL_MS, packetBytes, dontFragment } = options
   const argv = [
     ...['ping', '-n', '-c', String(count), '-W', String(waitMs / 1000), '-i', String(intervalMs / 1000)],

@@ -1,7 +1,5 @@
 // `ethtool`: offload features of a device, read and set by the names that ethtool prints.
-import { attempt, type CommandOptions, commandFailure, run } from './command.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
+import { attempt, commandFailure, type InNamespace, run } from './command.ts'
 
 /** Feature → on. Short names that `ethtool -K` knows (`tx`, `tso`, `gro`) are accepted as well as the long ones. */
 export type Features = Readonly<Record<string, boolean>>

@@ -108,15 +108,13 @@ export function wholeTaken({ info }: ShownRoute): string {
   return foreignInTheWay(describeRoute(info))
 }
 
-const THROUGH_TUNNEL: PeerWay = { way: 'tunnel', why: '' }
-
-/** The ways to all subnets that a tunnel leads to: worth a word only where there is trouble with one, else `null`. */
+/** The ways to all subnets that a tunnel leads to: worth a word only where a part of one is taken, else `null`. */
 export function tunnelWays(
   subnets: readonly string[],
-  trouble: ReadonlyMap<string, PeerWay>,
+  partTaken: ReadonlyMap<string, string>,
 ): ReadonlyMap<string, PeerWay> | null {
-  if (trouble.size === 0) return null
-  return new Map([...subnets.map((subnet) => [subnet, THROUGH_TUNNEL] as const), ...trouble])
+  if (partTaken.size === 0) return null
+  return new Map(subnets.map((subnet) => [subnet, { way: 'tunnel', why: partTaken.get(subnet) ?? '' }]))
 }
 
 /** Tells of each such route once, and of its end. Maps: by subnet, why. */

@@ -2,16 +2,19 @@
 // subnets, by routes on the underlay interface, which takes that all nodes are neighbours on one link. Whenever links,
 // addresses or routes change, and every ten seconds, the routes are looked at.
 import type { Clock } from '../clock.ts'
+import { lastResult } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { Turns } from '../turns.ts'
 import { requireNetworkAdmin } from './capability.ts'
 import { carriesAddress } from './carried-address.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
 import type { Doorbell } from './ip-monitor.ts'
 import { Lookout } from './lookout.ts'
 import { networksOf, refuseConnectedOverlap } from './network-overlap.ts'
-import { PeerCount, routesTo } from './peer-route-plan.ts'
-import { PeerRoutes, type RouteState } from './peer-routes.ts'
+import { allCarried, routesTo } from './peer-route-plan.ts'
+import { PeerRoutes } from './peer-routes.ts'
+import { NOTHING_PENDING, type Pending, UNDERLAY_GONE } from './pending.ts'
 import type { RouteTable } from './route-table.ts'
 
 export interface RouteTools {
@@ -20,6 +23,8 @@ export interface RouteTools {
   readonly table: RouteTable
   /** Rings when links, addresses or routes may have changed. */
   readonly doorbell: (ring: () => void) => Doorbell
+  /** Stands in for the host's interfaces in tests. */
+  readonly carries?: typeof carriesAddress
 }
 
 export class HostGateway implements Dataplane {
@@ -31,10 +36,10 @@ export class HostGateway implements Dataplane {
   #routes: PeerRoutes | null = null
   /** `null` until the first set is known: what a former run left is not judged before. */
   #peers: readonly Lease[] | null = null
-  readonly #pending = new PeerCount()
+  readonly #allPending = lastResult(allCarried)
   #generation = 0
   #lookout: Lookout | null = null
-  #tail: Promise<void> = Promise.resolve()
+  readonly #turns = new Turns()
   #stopped = false
 
   constructor(tools: RouteTools) {
@@ -75,14 +80,12 @@ export class HostGateway implements Dataplane {
 
   /** Whether every peer has its routes. */
   #pass(): Promise<boolean> {
-    const done = this.#tail.then(async () => {
+    return this.#turns.take(async () => {
       const [peers, local] = [this.#peers, this.#local]
       if (this.#routes === null || peers === null || local === null || this.#stopped) return true
       const states = await this.#routes.keep(peers.flatMap((peer) => routesTo(peer, local)))
       return [...states.values()].every(({ inForce }) => inForce)
     })
-    this.#tail = done.then(() => {})
-    return done
   }
 
   counters(): Readonly<Record<string, number>> {
@@ -91,32 +94,25 @@ export class HostGateway implements Dataplane {
 
   impairment(): string | null {
     const local = this.#local
-    if (local === null || carriesAddress(local.underlayInterface, local.underlayAddress)) return null
-    return 'the underlay address is gone'
+    const { carries = carriesAddress } = this.#tools
+    if (local === null || carries(local.underlayInterface, local.underlayAddress)) return null
+    return UNDERLAY_GONE
   }
 
-  pendingPeers(): number {
-    const [peers, local] = [this.#peers ?? [], this.#local]
-    return local === null ? 0 : this.#pending.of(this.pendingSubnets(), peers, local)
-  }
-
-  /** Subnets of peers without a route. */
-  pendingSubnets(): ReadonlySet<string> {
-    return this.#routes?.pending ?? new Set()
+  pendingSubnets(): Pending {
+    const [peers, local, why] = [this.#peers, this.#local, this.impairment()]
+    if (why !== null && peers !== null && local !== null) return this.#allPending(peers, local, why)
+    return this.#routes?.pending ?? NOTHING_PENDING
   }
 
   ways(): ReadonlyMap<string, PeerWay> {
-    return new Map([...(this.#routes?.states ?? [])].map(([subnet, state]) => [subnet, wayOf(state)]))
+    return new Map([...(this.#routes?.states ?? [])].map(([subnet, { why }]) => [subnet, { way: 'direct', why }]))
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
     this.#lookout?.stop()
-    await this.#tail
+    await this.#turns.ended()
     if (mode === 'remove') await this.#routes?.remove()
   }
-}
-
-function wayOf({ inForce, why }: RouteState): PeerWay {
-  return { way: inForce ? 'direct' : 'none', why }
 }

@@ -18,9 +18,42 @@ export interface BellWishes {
   readonly concerns?: (line: string) => boolean
 }
 
+/** What a program says: whole lines and pieces of some; `null` when something may have been missed. */
+type Hear = (lines: readonly string[] | null) => void
+
+const hearing = (ring: () => void, concerns: (line: string) => boolean = () => true): Hear => {
+  return (lines) => {
+    if (lines === null || lines.some(concerns)) ring()
+  }
+}
+
 /** Rings until stopped. The program goes with this process, whatever ends it. */
 export function ringOnChanges(ring: () => void, wishes: BellWishes = { objects: ['link', 'address'] }): Doorbell {
-  const { objects, concerns = () => true } = wishes
+  return listen(wishes.objects, hearing(ring, wishes.concerns))
+}
+
+/** The same for several who listen to one program. It runs while anybody does. */
+export function sharedDoorbell(objects: readonly string[]) {
+  const ears = new Set<Hear>()
+  let program: Doorbell | null = null
+  return (ring: () => void, concerns?: BellWishes['concerns']): Doorbell => {
+    const ear = hearing(ring, concerns)
+    ears.add(ear)
+    program ??= listen(objects, (lines) => {
+      for (const one of ears) one(lines)
+    })
+    return {
+      stop: () => {
+        ears.delete(ear)
+        if (ears.size > 0) return
+        program?.stop()
+        program = null
+      },
+    }
+  }
+}
+
+function listen(objects: readonly string[], hear: Hear): Doorbell {
   let child: ChildProcess | null = null
   let timer: NodeJS.Timeout | null = null
   let stopped = false
@@ -29,23 +62,16 @@ export function ringOnChanges(ring: () => void, wishes: BellWishes = { objects: 
     timer = setTimeout(() => {
       timer = null
       start()
-      ring() // for what happened meanwhile
+      hear(null) // for what happened meanwhile
     }, RESTART_MS)
     timer.unref()
   }
   const start = () => {
     const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', ...objects]
     child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'pipe'] })
-    child.stderr?.on('data', ring)
-    child.stdout?.on('data', (text: Buffer) => {
-      // Half a line at an end of the text is taken for one that concerns: better once too often.
-      if (
-        String(text)
-          .split('\n')
-          .some((line) => line !== '' && concerns(line))
-      )
-        ring()
-    })
+    child.stderr?.on('data', () => hear(null))
+    // Half a line at an end of the text is taken for one that concerns: better once too often.
+    child.stdout?.on('data', (text: Buffer) => hear(String(text).split('\n').filter(Boolean)))
     child.once('error', again)
     child.once('close', again)
     child.unref()
@@ -58,4 +84,22 @@ export function ringOnChanges(ring: () => void, wishes: BellWishes = { objects: 
       child?.kill('SIGKILL')
     },
   }
+}
+
+/** `7: veth1a@if2: <…>`, `Deleted 3: cni0    inet …`: links and addresses come and go with pods. */
+const LINK = /^(?:Deleted )?\d+: ([^\s:@]+)/
+/** `10.244.1.7 dev cni0 lladdr … STALE`: on a host with pods these come all the time. */
+const NEIGHBOR = / dev (\S+) .*\b(lladdr|NOARP|PERMANENT|INCOMPLETE|REACHABLE|STALE|DELAY|PROBE|FAILED)\b/
+/** `10.244.2.0/24 via 192.0.2.2 dev eth0 proto 142` */
+const ROUTE = / (via|dev|proto|metric|table) /
+
+/** Whether a line tells of another link, or of an address, neighbour or FDB entry of one. */
+export function isElsewhere(line: string, device: string): boolean {
+  const match = LINK.exec(line) ?? NEIGHBOR.exec(line)
+  return match !== null && match[1] !== device
+}
+
+/** Whether a line tells of a route and not of a link or an address. */
+export function isRoute(line: string): boolean {
+  return !LINK.test(line) && ROUTE.test(line)
 }

@@ -1,5 +1,5 @@
 // `ip` and `bridge` of iproute2: JSON answers, and batches of commands in one process. Nothing here decides anything.
-import { attempt, type CommandOptions, commandFailure, firstLine, run } from './command.ts'
+import { attempt, commandFailure, firstLine, type InNamespace, run } from './command.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
 
 export type IpTool = 'ip' | 'bridge'
@@ -62,8 +62,6 @@ export interface FdbInfo {
   readonly state?: string
   readonly flags?: readonly string[]
 }
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /**
  * `ip -json …` (or `bridge -json …`), parsed. An empty answer is an empty list.

@@ -1,7 +1,7 @@
 // The kernel's neighbour, FDB and route tables behind a small interface: the real one through iproute2, another one in
 // tests that lets commands fail.
 import { readFileSync } from 'node:fs'
-import type { CommandOptions } from './command.ts'
+import type { InNamespace } from './command.ts'
 import {
   type BatchFailure,
   batchEach,
@@ -27,11 +27,11 @@ export interface CarriedFamilies {
   readonly ipv6: boolean
 }
 
-export function kernelTables(
-  device: string,
-  carried: CarriedFamilies,
-  where: Pick<CommandOptions, 'namespace'> = {},
-): KernelTables {
+/**
+ * The tables of one device, by `ip` and `bridge`.
+ * @throws FlanneletteError `host-command`, from its functions, when these cannot run
+ */
+export function kernelTables(device: string, carried: CarriedFamilies, where: InNamespace = {}): KernelTables {
   const concernsUs = ({ dst, dev }: RouteInfo) => dev === device || (dst.includes(':') ? carried.ipv6 : carried.ipv4)
   return {
     read: async () => {

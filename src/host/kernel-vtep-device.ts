@@ -3,7 +3,7 @@
 import { createSocket } from 'node:dgram'
 import { formatAddress, formatMac, OVERHEAD_BYTES, WIDE_OVERHEAD_BYTES } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
-import type { CommandOptions } from './command.ts'
+import type { InNamespace } from './command.ts'
 import type { LocalVtep, VtepOutline } from './dataplane.ts'
 import { batch, type LinkInfo, readLink, showJson } from './ip.ts'
 import {
@@ -16,8 +16,6 @@ import {
 } from './overlay-link.ts'
 import { DEVICE_ALIAS } from './route-protocol.ts'
 import { kernelHasIpv6 } from './sysctl.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /**
  * Why an existing device cannot be used as it is; empty when it can. flannel compares the same properties, but for

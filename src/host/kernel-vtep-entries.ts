@@ -14,8 +14,10 @@ import {
   planProgram,
   planRemoval,
   subnetRowsOf,
+  subnetsOf,
   twinsAmong,
 } from './kernel-vtep-plan.ts'
+import type { Pending } from './pending.ts'
 
 /** The first retry, milliseconds; each later one waits twice as long, to the longest at most. */
 const FIRST_RETRY_MS = 100
@@ -54,8 +56,8 @@ export class VtepEntries {
     return this.#rows ?? []
   }
 
-  /** By subnet: why it is not programmed yet. */
-  get pending(): ReadonlyMap<string, string> {
+  /** What could not be programmed. */
+  get pending(): Pending {
     return new Map([...this.#failures].map(([subnet, { why }]) => [subnet, why]))
   }
 
@@ -102,6 +104,7 @@ export class VtepEntries {
     for (const { mac } of rows) this.#macs.add(mac)
     await program(tables, 'ip', plan.neighbors, failed)
     await program(tables, 'bridge', plan.fdb, failed)
+    failBothHalves(rows, plan.fdb, failed)
     await this.#programAnew(await program(tables, 'ip', plan.routes, failed), failed)
     this.#tellOfRepairs(wanted, plan)
     this.#tellOfTaken(wanted, placedRoutes(present.routes, device))
@@ -150,7 +153,7 @@ export class VtepEntries {
   }
 
   #settle(rows: readonly PeerRow[], failed: ReadonlyMap<string, string>, cause: string): void {
-    for (const { subnet } of rows.flatMap(subnetRowsOf)) {
+    for (const subnet of subnetsOf(rows)) {
       const why = failed.get(subnet)
       const before = this.#failures.get(subnet)
       if (why !== undefined) {
@@ -172,13 +175,13 @@ export class VtepEntries {
 
   /** A peer may leave while a pass is under way that was still about it. */
   #forgetDeparted(): void {
-    const known = new Set(this.rows.flatMap(subnetRowsOf).map((row) => row.subnet))
+    const known = new Set(subnetsOf(this.rows))
     for (const subnet of this.#failures.keys()) if (!known.has(subnet)) this.#failures.delete(subnet)
   }
 
   #passFailed(error: Error): void {
     this.#options.log.warn('kernel-tables-unreadable', `the kernel's tables could not be read: ${error.message}`)
-    for (const { subnet } of this.rows.flatMap(subnetRowsOf)) {
+    for (const subnet of subnetsOf(this.rows)) {
       const { attempts = 0 } = this.#failures.get(subnet) ?? {}
       this.#failures.set(subnet, { attempts: attempts + 1, why: error.message })
     }
@@ -196,6 +199,14 @@ export class VtepEntries {
       this.#retry = null
       this.#options.onRetry()
     })
+  }
+}
+
+/** The IPv6 half hangs on the same FDB entry: without it no packet gets there, and no route is to lead there. */
+function failBothHalves(rows: readonly PeerRow[], fdb: readonly PeerCommand[], failed: Map<string, string>): void {
+  const missing = new Set(fdb.map(({ subnet }) => subnet).filter((subnet) => failed.has(subnet)))
+  for (const { subnet, ipv6 } of missing.size === 0 ? [] : rows) {
+    if (ipv6 !== null && missing.has(subnet)) failed.set(ipv6.subnet, failed.get(subnet) ?? '')
   }
 }
 

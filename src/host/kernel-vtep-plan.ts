@@ -77,6 +77,11 @@ export function subnetRowsOf(row: PeerRow): SubnetRow[] {
   return row.ipv6 === null ? [row] : [row, row.ipv6]
 }
 
+/** All that these peers have. */
+export function subnetsOf(rows: readonly PeerRow[]): string[] {
+  return rows.flatMap(subnetRowsOf).map(({ subnet }) => subnet)
+}
+
 /** One table's command for one subnet of a peer; the FDB, which both share, goes with the IPv4 one. */
 export interface PeerCommand {
   readonly subnet: string

@@ -1,23 +1,26 @@
 // The dataplane that moves no packet itself: it makes the kernel's `flannel.<VNI>` and lets the kernel forward. Here are
 // its device and its life; kernel-vtep-entries.ts keeps the entries of peers. What somebody takes away or changes of
-// device, routes or entries comes back (kernel-vtep-watch.ts says when that is looked for).
+// device, routes or entries comes back (change-watch.ts says when that is looked for).
 import { formatAddress } from '../../dataplane/index.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
+import { lastResult } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
+import { Turns } from '../turns.ts'
 import { requireNetworkAdmin } from './capability.ts'
 import { carriesAddress } from './carried-address.ts'
+import { ChangeWatch } from './change-watch.ts'
 import type { Dataplane, LocalVtep, PeerWay, VtepOutline } from './dataplane.ts'
 import { tunnelWays } from './foreign-routes.ts'
 import { batchEach } from './ip.ts'
+import { isElsewhere, ringOnChanges } from './ip-monitor.ts'
 import { deviceCounters, type KernelTables, kernelTables } from './kernel-tables.ts'
 import { type DeviceWork, ensureKernelDevice, probeKernelDevice } from './kernel-vtep-device.ts'
 import { VtepEntries } from './kernel-vtep-entries.ts'
-import { desiredRows, subnetRowsOf } from './kernel-vtep-plan.ts'
-import { VtepWatch } from './kernel-vtep-watch.ts'
+import { desiredRows, type PeerRow, subnetsOf } from './kernel-vtep-plan.ts'
 import { refuseNetworkOverlap } from './network-overlap.ts'
-import { isForeignRoute } from './route-place.ts'
+import { allPending, NOTHING_PENDING, type Pending, UNDERLAY_GONE } from './pending.ts'
 
 export interface KernelVtepOptions {
   readonly log: Log
@@ -28,6 +31,8 @@ export interface KernelVtepOptions {
   readonly clock?: Clock
   /** Stands in for the kernel's tables in tests. */
   readonly tables?: KernelTables
+  /** Stands in for the host's interfaces in tests. */
+  readonly carries?: typeof carriesAddress
 }
 
 /** @throws FlanneletteError `config-invalid` */
@@ -36,6 +41,12 @@ function requireVxlan({ encapsulation }: VtepOutline): void {
   throw new FlanneletteError('config-invalid', `the kernel has no tunnel for the ${encapsulation} backend`, {
     remedy: 'use --dataplane userspace, or the vxlan backend',
   })
+}
+
+/** What concerns the device, or a route: both may be of others' doing. */
+function ringOnDevice(device: string) {
+  const objects = ['link', 'address', 'route', 'neigh']
+  return (ring: () => void) => ringOnChanges(ring, { objects, concerns: (line) => !isElsewhere(line, device) })
 }
 
 export class KernelVtep implements Dataplane {
@@ -49,10 +60,11 @@ export class KernelVtep implements Dataplane {
   #local: LocalVtep | null = null
   /** `null` before the start. */
   #entries: VtepEntries | null = null
+  readonly #allPending = lastResult((rows: readonly PeerRow[], why: string) => allPending(subnetsOf(rows), why))
   #generation = 0
-  #watch: VtepWatch | null = null
-  /** Work on device and tables never overlaps: each waits for the one before. */
-  #tail: Promise<void> = Promise.resolve()
+  #watch: ChangeWatch | null = null
+  /** Of work on device and tables. */
+  readonly #turns = new Turns()
   #stopped = true
 
   constructor(options: KernelVtepOptions) {
@@ -86,8 +98,8 @@ export class KernelVtep implements Dataplane {
     this.#stopped = false
     if (this.#looksAtDevice) {
       const isIntact = () => !this.#lacks('overlay')
-      const mend = () => this.#inTurn(() => this.#mend())
-      this.#watch = new VtepWatch({ clock: this.#clock, device: local.deviceName, isIntact, mend })
+      const mend = () => this.#turns.take(() => this.#mend())
+      this.#watch = new ChangeWatch({ clock: this.#clock, doorbell: ringOnDevice(local.deviceName), isIntact, mend })
     }
   }
 
@@ -99,7 +111,7 @@ export class KernelVtep implements Dataplane {
 
   /** The kernel changes the address of a device that is there; only where it does not, the device is made anew. */
   moveUnderlay(local: LocalVtep): Promise<void> {
-    return this.#inTurn(() => this.#moveNow(local))
+    return this.#turns.take(() => this.#moveNow(local))
   }
 
   async #moveNow(local: LocalVtep): Promise<void> {
@@ -117,7 +129,7 @@ export class KernelVtep implements Dataplane {
 
   changeMtu(local: LocalVtep): Promise<void> {
     const { namespace, udpChecksum = true } = this.#options
-    return this.#inTurn(async () => {
+    return this.#turns.take(async () => {
       await ensureKernelDevice(local, udpChecksum, { namespace })
       this.#local = local
     })
@@ -136,56 +148,42 @@ export class KernelVtep implements Dataplane {
   }
 
   impairment(): string | null {
-    if (this.#lacks('overlay')) return 'the overlay device is gone, down or lacks its address'
-    return this.#lacks('underlay') ? 'the underlay address is gone' : null
+    if (this.#lacks('underlay')) return UNDERLAY_GONE
+    return this.#lacks('overlay') ? 'the overlay device is gone, down or lacks its address' : null
   }
 
   /** Only this process's own namespace can be looked at without a program. */
   get #looksAtDevice(): boolean {
-    return this.#options.namespace === undefined && this.#options.tables === undefined
+    const { namespace, tables } = this.#options
+    return namespace === undefined && tables === undefined
   }
 
   /** False as well where there is nothing to look at: in another namespace, and before the start. */
   #lacks(side: 'overlay' | 'underlay'): boolean {
     const local = this.#local
-    if (local === null || !this.#looksAtDevice) return false
+    const { carries = this.#looksAtDevice ? carriesAddress : null } = this.#options
+    if (local === null || carries === null) return false
     const { deviceName, overlayAddress, underlayInterface, underlayAddress } = local
-    return side === 'overlay'
-      ? !carriesAddress(deviceName, overlayAddress)
-      : !carriesAddress(underlayInterface, underlayAddress)
+    return side === 'overlay' ? !carries(deviceName, overlayAddress) : !carries(underlayInterface, underlayAddress)
   }
 
-  pendingPeers(): number {
-    const pending = this.pendingSubnets()
-    if (pending.size === 0) return 0
-    const rows = this.#entries?.rows ?? []
-    return rows.filter((row) => subnetRowsOf(row).some(({ subnet }) => pending.has(subnet))).length
+  pendingSubnets(): Pending {
+    const [entries, why] = [this.#entries, this.impairment()]
+    if (entries === null) return NOTHING_PENDING
+    return why === null ? entries.pending : this.#allPending(entries.rows, why)
   }
 
-  /** None is reached without the device. */
-  pendingSubnets(): ReadonlySet<string> {
-    return new Set(this.#lacks('overlay') ? this.#subnets : this.#entries?.pending.keys())
-  }
-
-  /** Worth a word only while somebody else's route keeps packets from the tunnel. */
+  /** Worth a word only while somebody else's route takes packets from the tunnel. */
   ways(): ReadonlyMap<string, PeerWay> | null {
-    const { pending = [], partTaken = [] } = this.#entries ?? {}
-    const trouble = new Map<string, PeerWay>()
-    for (const [subnet, why] of partTaken) trouble.set(subnet, { way: 'tunnel', why })
-    for (const [subnet, why] of pending) if (isForeignRoute(why)) trouble.set(subnet, { way: 'none', why })
-    return tunnelWays(this.#subnets, trouble)
-  }
-
-  /** All that peers have. */
-  get #subnets(): readonly string[] {
-    return (this.#entries?.rows ?? []).flatMap(subnetRowsOf).map(({ subnet }) => subnet)
+    const { rows = [], partTaken = new Map<string, string>() } = this.#entries ?? {}
+    return tunnelWays(subnetsOf(rows), partTaken)
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {
     this.#stopped = true
     this.#entries?.stop()
     this.#watch?.stop()
-    await this.#tail
+    await this.#turns.ended()
     if (mode === 'remove' && this.#options.tables === undefined) {
       const { namespace } = this.#options
       // Gone already is as good as removed.
@@ -193,14 +191,8 @@ export class KernelVtep implements Dataplane {
     }
   }
 
-  #inTurn(work: () => Promise<void>): Promise<void> {
-    const done = this.#tail.then(work)
-    this.#tail = done.catch(() => {})
-    return done
-  }
-
   #pass(cause: string): Promise<void> {
-    return this.#inTurn(async () => this.#entries?.pass(cause))
+    return this.#turns.take(async () => this.#entries?.pass(cause))
   }
 
   /** What a start would do to the device is done again; with a device the kernel takes its entries and routes away. */

@@ -2,15 +2,13 @@
 // protocol, rules by their chains and tables. Read here as commands that take it away; nothing here changes anything.
 import type { Prefix } from '../../dataplane/index.ts'
 import { deleteBlackhole } from './blackhole-route.ts'
-import { attempt, type CommandOptions, commandFailure } from './command.ts'
+import { attempt, commandFailure, type InNamespace } from './command.ts'
 import type { FirewallCommand } from './firewall/firewall.ts'
 import { firewallRemovals } from './firewall/keeper.ts'
 import { type AddressInfo, batch, batchEach, type LinkInfo, type RouteInfo, showFamilies, showJson } from './ip.ts'
 import { liesWithin } from './network-overlap.ts'
 import { deleteRoute } from './route-place.ts'
 import { DEVICE_ALIAS, isOurPeerRoute, isOurRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 export interface LeftBehind {
   /** In the order in which they work: rules, routes, then the devices. */
@@ -57,14 +55,13 @@ export async function takeAway({ argv, input }: FirewallCommand, where: InNamesp
  * every daemon of the host: they look the same.
  * @throws FlanneletteError `host-command`
  */
-export async function removeOtherDevices(kept: readonly string[], where: InNamespace = {}): Promise<readonly string[]> {
-  const links = await showJson<LinkInfo>('ip', ['link', 'show'], where)
+export async function removeOtherDevices(kept: readonly string[]): Promise<readonly string[]> {
+  const links = await showJson<LinkInfo>('ip', ['link', 'show'])
   const stale = links.filter(({ ifalias, ifname }) => ifalias === DEVICE_ALIAS && !kept.includes(ifname))
   const names = stale.map(({ ifname }) => ifname)
   await batch(
     'ip',
     names.map((name) => `link delete dev ${name}`),
-    where,
   )
   return names
 }
@@ -74,11 +71,11 @@ export async function removeOtherDevices(kept: readonly string[], where: InNames
  * destinations. Networks of other daemons are among those that are given.
  * @throws FlanneletteError `host-command`
  */
-export async function removeFormerRoutes(networks: readonly Prefix[], where: InNamespace = {}) {
-  const routes = await showFamilies<RouteInfo>(['route', 'show', 'proto', `${ROUTE_PROTOCOL}`], where)
+export async function removeFormerRoutes(networks: readonly Prefix[]): Promise<string[]> {
+  const routes = await showFamilies<RouteInfo>(['route', 'show', 'proto', `${ROUTE_PROTOCOL}`])
   const shown = routes.map((route) => ({ ...route, protocol: String(ROUTE_PROTOCOL) }))
   const stale = shown.filter((route) => isOurPeerRoute(route) && !liesWithin(networks, route.dst))
-  await batchEach('ip', stale.map(deleteRoute), where)
+  await batchEach('ip', stale.map(deleteRoute))
   return stale.map(({ dst }) => dst)
 }
 

@@ -11,12 +11,10 @@ import {
   samePrefix,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
-import type { CommandOptions } from './command.ts'
+import type { InNamespace } from './command.ts'
 import type { VtepOutline } from './dataplane.ts'
 import { type RouteInfo, showJson } from './ip.ts'
 import { isOurRoute } from './route-protocol.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /** Where the network is to be led, and what must stay reachable beside it. */
 export interface NetworkPlace {

@@ -1,7 +1,5 @@
 // `nft` of nftables: loads a ruleset as one transaction, or removes a table.
-import { attempt, type CommandOptions, commandFailure } from './command.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
+import { attempt, commandFailure, type InNamespace } from './command.ts'
 
 /**
  * Loads a ruleset text; all of it takes effect or nothing does.

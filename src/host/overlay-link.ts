@@ -12,13 +12,11 @@ import {
   parseIpv6,
 } from '../../dataplane/index.ts'
 import { FlanneletteError } from '../errors.ts'
-import type { CommandOptions } from './command.ts'
+import type { InNamespace } from './command.ts'
 import { type AddressInfo, batch, type LinkInfo, type RouteInfo, readLink, showJson } from './ip.ts'
 import { deleteRoute, describeRoute, findForeign, foreignInTheWay, isInUsualPlace, verbFor } from './route-place.ts'
 import { DEVICE_ALIAS, isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 import { kernelHasIpv6, writeSetting } from './sysctl.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /** Packets that may wait in the device for the engine: a stall of some 10 ms must not cost a flood its packets. */
 const TX_QUEUE_PACKETS = 4000

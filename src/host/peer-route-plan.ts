@@ -4,6 +4,7 @@ import { formatIpv4, formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { VtepOutline } from './dataplane.ts'
 import type { RouteInfo } from './ip.ts'
+import { allPending, type Pending } from './pending.ts'
 import {
   deleteRoute,
   describeRoute,
@@ -38,26 +39,12 @@ export function carriedHalves(peer: Lease, { network, ipv6Network }: Omit<RouteE
   return halvesOf(peer).filter(crosses).map(formatPrefix)
 }
 
-/** How many peers one of these subnets is of, whichever half. Counted once for the same set and list: looks are many. */
-export class PeerCount {
-  #subnets: ReadonlySet<string> | null = null
-  #peers: readonly Lease[] = []
-  #count = 0
-
-  of(
-    subnets: ReadonlySet<string>,
-    peers: readonly Lease[],
-    networks: Pick<RouteEnd, 'network' | 'ipv6Network'>,
-  ): number {
-    if (subnets.size === 0) return 0
-    if (subnets !== this.#subnets || peers !== this.#peers) {
-      const isOne = (peer: Lease) => carriedHalves(peer, networks).some((subnet) => subnets.has(subnet))
-      this.#count = peers.filter(isOne).length
-      this.#subnets = subnets
-      this.#peers = peers
-    }
-    return this.#count
-  }
+/** All that these peers have of what crosses here, pending for one reason. */
+export function allCarried(peers: readonly Lease[], end: Omit<RouteEnd, 'underlayInterface'>, why: string): Pending {
+  return allPending(
+    peers.flatMap((peer) => carriedHalves(peer, end)),
+    why,
+  )
 }
 
 /** The routes to a peer's subnets, but for those whose family the peer has no public address of. */

@@ -7,7 +7,8 @@ import type { Log } from '../log.ts'
 import { partTaken, partTakers, placedRoutes, tellOfForeign } from './foreign-routes.ts'
 import type { RouteInfo } from './ip.ts'
 import { type PeerRoute, planPeerRoutes, type RouteStep } from './peer-route-plan.ts'
-import { foreignInTheWay } from './route-place.ts'
+import { NOTHING_PENDING, type Pending } from './pending.ts'
+import { foreignInTheWay, noNeighbour } from './route-place.ts'
 import type { RouteTable } from './route-table.ts'
 
 /** How a wanted route is. */
@@ -35,7 +36,7 @@ const SERVED = 'by a route that is not ours'
 export class PeerRoutes {
   readonly #options: PeerRoutesOptions
   #states: ReadonlyMap<string, RouteState> = new Map()
-  #pending: ReadonlySet<string> = new Set()
+  #pending = NOTHING_PENDING
   #restored = 0
 
   constructor(options: PeerRoutesOptions) {
@@ -47,8 +48,8 @@ export class PeerRoutes {
     return this.#states
   }
 
-  /** Subnets that no packet is forwarded by. Another set after each pass, and the same until then. */
-  get pending(): ReadonlySet<string> {
+  /** Subnets that no packet is forwarded by. Another map after each pass, and the same until then. */
+  get pending(): Pending {
     return this.#pending
   }
 
@@ -70,7 +71,7 @@ export class PeerRoutes {
     }
     this.#tell(states)
     this.#states = states
-    this.#pending = new Set([...states].flatMap(([subnet, { inForce }]) => (inForce ? [] : [subnet])))
+    this.#pending = new Map([...states].flatMap(([subnet, { inForce, why }]) => (inForce ? [] : [[subnet, why]])))
     return states
   }
 
@@ -80,7 +81,7 @@ export class PeerRoutes {
     const { removals } = planPeerRoutes([], await table.read(networks), (route) => this.#isOurs(route))
     await table.apply(removals)
     this.#states = new Map()
-    this.#pending = new Set()
+    this.#pending = NOTHING_PENDING
   }
 
   /** What was in force is believed to be so still. */
@@ -166,5 +167,5 @@ function isSame(a: PeerRoute, b: PeerRoute): boolean {
 /** The kernel's short answers (net/ipv4/fib_semantics.c, net/ipv6/route.c) in words that say what it means. */
 function inWords(message: string, { gateway, device }: PeerRoute): string {
   if (!/invalid gateway|No route to host|is not a gateway|unreachable/i.test(message)) return message
-  return `${gateway} is no neighbour on ${device} (${message})`
+  return noNeighbour(gateway, device, message)
 }

@@ -76,6 +76,18 @@ export function isForeignRoute(why: string): boolean {
   return foreignRouteIn(why) !== null
 }
 
+const NO_NEIGHBOUR = ' is no neighbour on '
+
+/** Why the kernel takes no route by way of a peer; `message` is its own word. */
+export function noNeighbour(gateway: string, device: string, message: string): string {
+  return `${gateway}${NO_NEIGHBOUR}${device} (${message})`
+}
+
+/** Whether a reason is that one. */
+export function isNoNeighbour(why: string): boolean {
+  return why.includes(NO_NEIGHBOUR)
+}
+
 /** Whether it is that of one which takes a part, and leaves the rest. */
 export function isPartTaken(why: string): boolean {
   return why.startsWith(TAKES_PART)

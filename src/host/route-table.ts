@@ -4,7 +4,6 @@ import { formatPrefix, type Prefix } from '../../dataplane/index.ts'
 import type { CommandOptions } from './command.ts'
 import { attempt } from './command.ts'
 import { type BatchFailure, batchEach, ipFamilies, type RouteInfo, showJson } from './ip.ts'
-import { type Doorbell, ringOnChanges } from './ip-monitor.ts'
 
 export interface RouteTable {
   /** Routes of the main table into these networks. @throws FlanneletteError `host-command` */
@@ -16,11 +15,6 @@ export interface RouteTable {
    * @throws FlanneletteError `host-command`
    */
   waysTo(addresses: readonly string[]): Promise<ReadonlyMap<string, RouteInfo>>
-}
-
-/** A doorbell for all that ways to peers hang on. */
-export function ringOnRoutes(ring: () => void): Doorbell {
-  return ringOnChanges(ring, { objects: ['link', 'address', 'route'] })
 }
 
 export function routeTable(where: Pick<CommandOptions, 'namespace'> = {}): RouteTable {

@@ -1,9 +1,7 @@
 // Kernel settings below /proc/sys. Paths are given with slashes: interface names hold dots.
 import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
-import { type CommandOptions, run } from './command.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
+import { type InNamespace, run } from './command.ts'
 
 /** Writes a setting. @throws FlanneletteError `host-command`, or the file system's error in the own namespace */
 export async function writeSetting(path: string, value: string | number, where: InNamespace = {}): Promise<void> {

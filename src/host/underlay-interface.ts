@@ -5,7 +5,7 @@ import { formatAddress, parseIpv4, parseIpv6, type UnderlayAddress } from '../..
 import type { UnderlayWishes } from '../config/options.ts'
 import type { UnderlayFamilies } from '../config/tunnel-backend.ts'
 import { FlanneletteError } from '../errors.ts'
-import type { CommandOptions } from './command.ts'
+import type { InNamespace } from './command.ts'
 import { type AddressInfo, type LinkInfo, type RouteInfo, showJson } from './ip.ts'
 import { DEVICE_ALIAS } from './route-protocol.ts'
 
@@ -24,7 +24,6 @@ export interface UnderlayInterface {
   readonly passedOver: readonly string[]
 }
 
-type Where = Pick<CommandOptions, 'namespace'>
 type Family = AddressInfo['family']
 
 /** What the kernel knows, and the choice is made from. */
@@ -48,7 +47,7 @@ const LOOK_MS = 200
  */
 export async function selectUnderlay(
   wishes: UnderlayWishes,
-  where: Where = {},
+  where: InNamespace = {},
   families: UnderlayFamilies = 'ipv4',
 ): Promise<UnderlayInterface> {
   const deadline = performance.now() + TENTATIVE_LIMIT_MS
@@ -64,7 +63,7 @@ export async function selectUnderlay(
   }
 }
 
-async function readFacts({ ifaceCanReach }: UnderlayWishes, families: UnderlayFamilies, where: Where) {
+async function readFacts({ ifaceCanReach }: UnderlayWishes, families: UnderlayFamilies, where: InNamespace) {
   const defaults = (family: '-4' | '-6') => showJson<RouteInfo>('ip', [family, 'route', 'show', 'default'], where)
   const [links, defaultRoutes, ipv6DefaultRoutes, routeToReach] = await Promise.all([
     showJson<LinkInfo>('ip', ['address', 'show'], where),
@@ -79,7 +78,7 @@ function hasTentative({ addr_info = [] }: LinkInfo): boolean {
   return addr_info.some(({ family, tentative, dadfailed }) => family === 'inet6' && tentative === true && !dadfailed)
 }
 
-async function readRouteTo(address: UnderlayAddress | undefined, where: Where) {
+async function readRouteTo(address: UnderlayAddress | undefined, where: InNamespace) {
   if (address === undefined) return null
   const family = typeof address === 'number' ? '-4' : '-6'
   try {

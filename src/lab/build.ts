@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { formatPrefix, parseIpv6Prefix, parsePrefix } from '../../dataplane/index.ts'
 import { readSubnetFile } from '../config/subnet-file.ts'
+import { counted } from '../counted.ts'
 import { FlanneletteError } from '../errors.ts'
 import { startDaemon, suggestSubnet, waitReady } from './daemon-process.ts'
 import { hostFiles, type LabHost, type LabState, writeLabState } from './lab-state.ts'
@@ -29,7 +30,9 @@ export interface UpContext {
 export async function buildLab(plan: LabPlan, initial: LabState, context: UpContext): Promise<LabState> {
   const progress = context.progress ?? (() => {})
   const { options } = initial
-  progress(`${count(plan.hosts, 'host')} and ${count(plan.pods, 'pod')}: namespaces and underlay (${options.underlay})`)
+  progress(
+    `${counted(plan.hosts.length, 'host')} and ${counted(plan.pods.length, 'pod')}: namespaces and underlay (${options.underlay})`,
+  )
   await createNamespaces(plan)
   await buildUnderlay(plan, options.underlay)
   context.signal?.throwIfAborted()
@@ -79,8 +82,4 @@ async function connectPods(plan: LabPlan, host: LabHost) {
     address: podAddress(leading, pod.number),
     ipv6Address: ipv6Subnet === null ? null : podAddress(ipv6Subnet, pod.number),
   }))
-}
-
-function count(things: readonly unknown[], name: string): string {
-  return `${things.length} ${name}${things.length === 1 ? '' : 's'}`
 }

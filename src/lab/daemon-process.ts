@@ -21,9 +21,9 @@ const POLL_MS = 20
  * The built command line of this very package; sources run by a test runner have it below dist/.
  * @throws FlanneletteError `lab-state` when it is not built
  */
-export function mainProgram(moduleUrl: string = import.meta.url): string {
-  const inSources = moduleUrl.endsWith('.ts')
-  const path = fileURLToPath(new URL(inSources ? '../../dist/src/main.js' : '../main.js', moduleUrl))
+export function mainProgram(): string {
+  const inSources = import.meta.url.endsWith('.ts')
+  const path = fileURLToPath(new URL(inSources ? '../../dist/src/main.js' : '../main.js', import.meta.url))
   if (existsSync(path)) return path
   throw new FlanneletteError('lab-state', `there is no ${path}`, { remedy: 'build it first: npm run build' })
 }
@@ -85,6 +85,7 @@ export function startDaemon(
   }
 }
 
+/** What a host's daemon wrote last; `null` before it has written anything. */
 export function readStatus(lab: string, host: string): DaemonStatus | null {
   try {
     return JSON.parse(readFileSync(hostFiles(lab, host).statusFile, 'utf8')) as DaemonStatus

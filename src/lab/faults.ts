@@ -147,6 +147,7 @@ export function healsDaemonOf(host: string, what?: string): boolean {
   return what === undefined || what === 'crash' || what === host
 }
 
+/** Hosts that a fault names; none for one of the whole underlay. */
 export function hostsOf(fault: Fault): readonly string[] {
   if (fault.kind === 'cut') return fault.hosts
   return fault.kind === 'crash' ? [fault.host] : []

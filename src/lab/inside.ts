@@ -1,6 +1,7 @@
-// Whether this very process runs on a host of a lab (`flannelette lab exec host1 -- …`): commands that speak of "this
-// node" then find its files without being told.
+// `flannelette lab exec host1 -- …` from both ends: which program is run there, and whether this very process runs on a
+// host of a lab. Commands that speak of "this node" then find its files without being told.
 import { readdirSync, statSync } from 'node:fs'
+import { mainProgram } from './daemon-process.ts'
 import { hostFiles, labNames, readLabState } from './lab-state.ts'
 
 export interface LabPlace {
@@ -17,7 +18,8 @@ export interface LabPlace {
 const NAMESPACES = '/run/netns'
 
 /** The lab's host whose network this process has, `null` outside any. */
-export function labAround(namespace: string | null = currentNamespace()): LabPlace | null {
+export function labAround(): LabPlace | null {
+  const namespace = currentNamespace()
   if (namespace === null) return null
   for (const lab of labNames()) {
     const hosts = readLabState(lab)?.hosts ?? []
@@ -28,6 +30,12 @@ export function labAround(namespace: string | null = currentNamespace()): LabPla
     return { lab, host: host.name, stateDirectory, subnetFile, log, names }
   }
   return null
+}
+
+/** A command line whose `flannelette` is this very build, which need not be installed. */
+export function withOwnProgram(words: readonly string[]): string[] {
+  const [program, ...rest] = words
+  return program === 'flannelette' ? [process.execPath, mainProgram(), ...rest] : [...words]
 }
 
 /** Name of the network namespace that this process is in, `null` for one without a name. */

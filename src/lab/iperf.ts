@@ -201,6 +201,7 @@ export interface IperfReport {
   readonly end?: { readonly sum?: IperfSum; readonly sum_sent?: IperfSum; readonly sum_received?: IperfSum }
 }
 
+/** What `iperf3 --json` wrote; `null` for anything that is no JSON, as its words when it cannot start. */
 export function parseReport(output: string): IperfReport | null {
   try {
     return JSON.parse(output) as IperfReport

@@ -50,6 +50,7 @@ export interface LabFiles {
   readonly store: string
 }
 
+/** Where a lab keeps what is common to its hosts. */
 export function labFiles(name: string): LabFiles {
   const directory = `${LABS_DIRECTORY}/${name}`
   return { directory, state: `${directory}/state.json`, store: `${directory}/store` }
@@ -63,6 +64,7 @@ export interface HostFiles {
   readonly log: string
 }
 
+/** Where the daemon of one of its hosts keeps its own. */
 export function hostFiles(lab: string, host: string): HostFiles {
   const directory = `${labFiles(lab).directory}/${host}`
   const stateDirectory = `${directory}/state`
@@ -109,6 +111,7 @@ function readState(path: string): LabState | null {
   }
 }
 
+/** Replaces the state as a whole; nobody reads half of it. */
 export function writeLabState(state: LabState): void {
   writeFileAtomically(labFiles(state.name).state, `${JSON.stringify(state, null, 2)}\n`, {
     mode: 0o644,

@@ -10,6 +10,7 @@ function plannedNamespaces(plan: LabPlan): string[] {
   return plan.switchNamespace === null ? members : [plan.switchNamespace, ...members]
 }
 
+/** @throws FlanneletteError `host-command` when one of them exists already, or may not be made */
 export async function createNamespaces(plan: LabPlan): Promise<void> {
   await batch(
     'ip',

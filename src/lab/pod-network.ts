@@ -15,6 +15,7 @@ export interface PodNetwork {
   readonly pods: readonly Pick<LabPod, 'name' | 'namespace' | 'number'>[]
 }
 
+/** Bridge of the host, interfaces of the pods, routes of both. @throws FlanneletteError `host-command` */
 export async function buildPodNetwork(network: PodNetwork): Promise<void> {
   const where = { namespace: network.hostNamespace }
   await batch('ip', bridgeCommands(network), where)

@@ -23,6 +23,7 @@ export function identify(pid: number): ProcessIdentity | null {
   return { pid, startTicks: Number(fields[19]) }
 }
 
+/** False also when another process has the pid by now. */
 export function isAlive(identity: ProcessIdentity): boolean {
   return identify(identity.pid)?.startTicks === identity.startTicks
 }

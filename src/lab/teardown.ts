@@ -1,5 +1,6 @@
 // The way out of a lab, whole or half-built: daemons, namespaces, files, in this order. Also the way to find what a
 // crashed lab left. Safe to repeat.
+import { counted } from '../counted.ts'
 import { sweepRuntime } from '../daemon/runtime-sweep.ts'
 import { type LabState, labFiles, labNames, readLabState, removeLabFiles } from './lab-state.ts'
 import { existingNamespaces, removeNamespaces } from './namespaces.ts'
@@ -42,7 +43,8 @@ export async function occupancy(name: string): Promise<Occupancy> {
   const namespaces = new Set(await existingNamespaces(name))
   const state = readLabState(name)
   if (state === null) {
-    if (namespaces.size > 0) return { kind: 'leftover', why: `${namespaces.size} namespaces without a state file` }
+    if (namespaces.size > 0)
+      return { kind: 'leftover', why: `${counted(namespaces.size, 'namespace')} without a state file` }
     return labNames().includes(name)
       ? { kind: 'leftover', why: `files in ${labFiles(name).directory}` }
       : { kind: 'free' }

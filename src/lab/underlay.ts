@@ -34,6 +34,10 @@ const LINK_FEATURES: Readonly<Record<UnderlayKind, Features>> = {
   uso: { tx: true, 'tx-udp-segmentation': true, ...NO_TUNNEL_OFFLOAD },
 }
 
+/**
+ * Links hosts as the plan says, with offloads of that kind, and waits for their IPv6 addresses.
+ * @throws FlanneletteError `host-command`
+ */
 export async function buildUnderlay(plan: LabPlan, kind: UnderlayKind): Promise<void> {
   await batch('ip', linkCommands(plan), { namespace: plan.switchNamespace ?? plan.hosts[0]?.namespace })
   if (hasRouter(plan) && plan.switchNamespace !== null) await setUpRouter(plan.switchNamespace)

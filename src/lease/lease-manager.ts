@@ -11,14 +11,8 @@
 // 2. The watcher. Each snapshot is first searched for the own lease, then handed on. After an outage the own key is
 //    read before anything else.
 //
-// What the own key can look like, and what follows:
-//   as we wrote it              nothing
-//   gone                        put back by compare-and-swap (same subnet), or lost when somebody took it meanwhile
-//   something that is no lease  written again by compare-and-swap, at most twice in half a minute: nobody else's claim
-//   another node's              lost
-//   ours, later revision        a write of ours whose answer never came, or a reservation made by an operator: taken
-//                               over; otherwise another host uses our address: lost
-//   ours, earlier revision      the store was restored from a copy: taken over
+// What the own key can look like, and what follows, is in own-key.ts. What is no lease is written again at most twice in
+// half a minute.
 // Lost is final: `onLost` runs once and the manager stops. A store that is away is no loss: the lease is `suspect` from
 // the first renewal that failed on, and when its lifetime is over, and forwarding goes on with what is known.
 import { type Clock, delay, LONGEST_TIMER_MS, type Timer } from '../clock.ts'
@@ -27,15 +21,8 @@ import type { Log } from '../log.ts'
 import { LEASE_TTL_MS } from '../store/lease-book.ts'
 import type { LeaseNews, LeaseStore } from '../store/lease-store.ts'
 import { sameAttributes } from './diff.ts'
-import {
-  type Halves,
-  identityInWords,
-  identityOf,
-  type Lease,
-  type LeaseAttributes,
-  nameOf,
-  sameSubnet,
-} from './lease.ts'
+import { type Lease, type LeaseAttributes, nameOf, sameSubnet } from './lease.ts'
+import { isSameKey, judgeOwnKey } from './own-key.ts'
 import { withDeadline } from './store-deadline.ts'
 
 /** `suspect`: it could not be renewed when it was time, its lifetime is over, or the kept lease was not yet confirmed. */
@@ -287,14 +274,10 @@ export class LeaseManager {
       log.error('lease-gone', `own lease ${nameOf(own)} is gone (${cause}): putting it back`, fields)
       return this.#renew()
     }
-    if (seen.revision === own.revision && this.#state === 'held') return
-    if (this.#attempted !== null && sameAttributes(seen.attributes, this.#attempted)) return this.#take(seen)
-    if (identityOf(seen.attributes) !== identityOf(own.attributes)) return this.#lose(ownerChanged(own, seen))
-    const reserved = seen.expiresAtMs === null || own.expiresAtMs === null
-    const ours = this.#unsure || reserved || seen.revision <= own.revision
-    const same = seen.ipv6Subnet === own.ipv6Subnet && sameAttributes(seen.attributes, own.attributes)
-    if (!ours || !same) return this.#lose(duplicate(own, seen))
-    this.#take(seen)
+    const [isHeld, isUnsure] = [this.#state === 'held', this.#unsure]
+    const verdict = judgeOwnKey(seen, { own, isHeld, isUnsure, attempted: this.#attempted })
+    if (verdict === 'ours') this.#take(seen)
+    else if (verdict !== 'same') this.#lose(verdict)
   }
 
   /** `before`: the last lease that stood there, `null` when nobody knows of one. */
@@ -354,21 +337,4 @@ export class LeaseManager {
   #ask<T>(call: Promise<T>): Promise<T> {
     return withDeadline(this.#options.clock, call, this.#options.store.name)
   }
-}
-
-function isSameKey(a: Halves, b: Halves): boolean {
-  return sameSubnet(a, b) && a.ipv6Subnet === b.ipv6Subnet
-}
-
-function ownerChanged(own: Lease, seen: Lease): FlanneletteError {
-  const who = `${identityInWords(seen.attributes)} (revision ${seen.revision})`
-  const message = `own lease ${nameOf(own)} was lost (owner changed): it belongs to ${who} now`
-  return new FlanneletteError('lease-conflict', message, { remedy: 'start again to get another subnet' })
-}
-
-function duplicate(own: Lease, seen: Lease): FlanneletteError {
-  const address = identityInWords(own.attributes)
-  const message = `another host, or a second daemon here, uses our public address ${address}: it wrote lease ${nameOf(own)} (revision ${seen.revision})`
-  const remedy = 'give each host an address of its own with --iface or --public-ip'
-  return new FlanneletteError('lease-conflict', message, { remedy })
 }

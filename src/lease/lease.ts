@@ -42,9 +42,18 @@ export type Halves = Pick<Lease, 'subnet' | 'ipv6Subnet'>
 /** Where peers send to. */
 export type PublicAddresses = Pick<LeaseAttributes, 'publicIp' | 'publicIpv6'>
 
+/** By the lease, which never changes: each change of one is a look at ten thousand, and text takes long to read. */
+const knownHalves = new WeakMap<Pick<Lease, 'ipv6Subnet'>, Ipv6Prefix | null>()
+
 /** The IPv6 half as a prefix, `null` when there is none. */
-export function ipv6HalfOf({ ipv6Subnet }: Pick<Lease, 'ipv6Subnet'>): Ipv6Prefix | null {
-  return ipv6Subnet === null ? null : parseIpv6Prefix(ipv6Subnet)
+export function ipv6HalfOf(lease: Pick<Lease, 'ipv6Subnet'>): Ipv6Prefix | null {
+  if (lease.ipv6Subnet === null) return null
+  let half = knownHalves.get(lease)
+  if (half === undefined) {
+    half = parseIpv6Prefix(lease.ipv6Subnet)
+    knownHalves.set(lease, half)
+  }
+  return half
 }
 
 /** The subnets of a lease or of its key: IPv4 first, then the IPv6 half if there is one. */

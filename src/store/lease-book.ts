@@ -81,9 +81,9 @@ export class LeaseBook {
     const held = this.#leases.get(formatSubnetKey(lease))
     if (held === undefined) {
       const other = this.leases().find((candidate) => collide(candidate, lease))
-      if (other !== undefined) throw conflict(lease, other)
+      if (other !== undefined) throw leaseConflict(lease, other)
     } else if (held.revision !== lease.revision) {
-      throw conflict(lease, held)
+      throw leaseConflict(lease, held)
     }
     const expiresAtMs = (held ?? lease).expiresAtMs === null ? null : this.#nowMs + LEASE_TTL_MS
     return this.#put(lease, lease.attributes, expiresAtMs)
@@ -127,7 +127,8 @@ function isSameHolding(held: Lease, expected: Lease): boolean {
   return identityOf(held.attributes) === identityOf(expected.attributes) && held.revision === expected.revision
 }
 
-export function conflict(lease: Lease, held: Lease): FlanneletteError {
+/** The `lease-conflict` of a node that finds another's lease where its own should be. */
+export function leaseConflict(lease: Lease, held: Lease): FlanneletteError {
   const ours = `${nameOf(lease)} (ours: ${identityInWords(lease.attributes)}, revision ${lease.revision})`
   const theirs = `${nameOf(held)} of ${identityInWords(held.attributes)}, revision ${held.revision}`
   const remedy = 'give each node an address of its own with --iface or --public-ip'

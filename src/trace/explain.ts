@@ -1,7 +1,15 @@
 // Words for steps. The engine emits data; this is the only place that turns it into sentences.
-import { type ForwardingEntry, formatAddress, formatEntry, formatMac, STEPS, type Step } from '../../dataplane/index.ts'
+import {
+  type ForwardingEntry,
+  formatAddress,
+  formatEntry,
+  formatMac,
+  gsoTypeName,
+  STEPS,
+  type Step,
+} from '../../dataplane/index.ts'
+import { counted } from '../counted.ts'
 
-const GSO_NAMES: Readonly<Record<number, string>> = { 0: 'none', 1: 'TCPv4', 5: 'UDP' }
 const ECN_NAMES = ['Not-ECT', 'ECT(1)', 'ECT(0)', 'CE'] as const
 
 /** `3 lookup   10.244.2.0/24 → 192.0.2.2 …`: number in its direction's flow, name, what happened. */
@@ -27,7 +35,7 @@ function sentenceFor(step: Step): string {
     case 'encap':
       return `${step.headerLength} bytes of tunnel header in front, outer ECN ${ecnText(step.outerTos)}`
     case 'send':
-      return `${step.packets} packet(s), ${step.bytes} bytes to ${endpoint(step)}${outcome(step.errno)}`
+      return `${counted(step.packets, 'packet')}, ${step.bytes} bytes to ${endpoint(step)}${outcome(step.errno)}`
     default:
       return inboundSentence(step)
   }
@@ -52,7 +60,7 @@ function inboundSentence(step: InboundStep): string {
     case 'merge':
       return step.index === 0 ? 'opens a super-packet' : `joins it as number ${step.index + 1}`
     case 'tun-write':
-      return `${step.packets} packet(s) into the TUN${gsoText(step.gsoType, step.gsoSize)}${outcome(step.errno)}`
+      return `${counted(step.packets, 'packet')} into the TUN${gsoText(step.gsoType, step.gsoSize)}${outcome(step.errno)}`
     case 'drop':
       return `dropped: ${step.reason}`
     case 'icmp-answer':
@@ -65,8 +73,7 @@ function vtepText(entry: ForwardingEntry): string {
 }
 
 function gsoText(gsoType: number, gsoSize: number): string {
-  const name = GSO_NAMES[gsoType & 0x7f] ?? `type ${gsoType}`
-  return gsoType === 0 ? '' : `, a ${name} super-packet to be cut at ${gsoSize}`
+  return gsoType === 0 ? '' : `, a ${gsoTypeName(gsoType)} super-packet to be cut at ${gsoSize}`
 }
 
 function ecnText(tos: number): string {

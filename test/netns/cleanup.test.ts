@@ -1,11 +1,14 @@
 // What cleanup takes for ours, on a host of the test's own that runs no daemon.
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { expect, test } from 'vitest'
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { expect, onTestFinished, test } from 'vitest'
 import { parsePrefix } from '../../dataplane/wire/prefix.ts'
 import { writeSubnetFile } from '../../src/config/subnet-file.ts'
 import { planCleanup, runCleanup, stepText } from '../../src/daemon/cleanup.ts'
+import { claimIdentity } from '../../src/daemon/identity-claim.ts'
+import { readSeats, Seat } from '../../src/daemon/seats.ts'
 import { attempt } from '../../src/host/command.ts'
 import { mainProgram } from '../../src/lab/daemon-process.ts'
+import { silentLog } from '../../src/log.ts'
 import { ip, ownNamespace } from '../support/own-namespace.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
@@ -61,6 +64,46 @@ test('a device of ours speaks for the subnet.env; a file of others keeps its dir
   await runCleanup(host, plan)
   expect([existsSync(host.subnetFile), existsSync(`${host.stateDirectory}/notes`)]).toEqual([false, true])
   expect(await planCleanup(host)).toEqual({ steps: [], kept: [] })
+})
+
+/** A host with a device of ours, and the identity of a daemon that was killed. */
+async function leftHost() {
+  const host = emptyHost()
+  ip('-n', host.namespace, 'link', 'add', 'flannel.9', 'type', 'bridge')
+  ip('-n', host.namespace, 'link', 'set', 'flannel.9', 'alias', 'flannelette')
+  const claim = () => claimIdentity({ publicIp: 0xc0000201, store: 'a store' }, silentLog, host.identityDirectory, 0)
+  const giveUp = await claim()
+  const [name] = readdirSync(host.identityDirectory)
+  giveUp()
+  const identity = `${host.identityDirectory}/${name}`
+  writeFileSync(identity, '4194304\n')
+  const devices = () => ip('-n', host.namespace, 'link', 'show')
+  return { host, claim, identity, devices, plan: await planCleanup(host) }
+}
+
+test('what a daemon claims that was started between the plan and its run stays', async () => {
+  const { host, claim, identity, devices, plan } = await leftHost()
+  expect(plan.steps.map(stepText)).toEqual(
+    expect.arrayContaining(['ip link delete dev flannel.9', `rm -f ${identity}`]),
+  )
+  const other = { stateDirectory: `${host.seatDirectory}/of/another`, subnetFile: host.subnetFile }
+  const seat = new Seat(other, silentLog, host.seatDirectory)
+  onTestFinished(() => seat.leave())
+  await seat.take()
+  await seat.announce({ devices: ['flannel.9'], networks: ['10.244.0.0/16'], tunnel: null })
+  onTestFinished(await claim())
+  await runCleanup(host, plan)
+  expect([existsSync(identity), existsSync(host.subnetFile)]).toEqual([true, true])
+  expect(devices()).toContain('flannel.9')
+  expect((await readSeats(host.seatDirectory)).map(({ pid }) => pid)).toEqual([process.pid])
+})
+
+test('nothing is taken while a daemon is just starting, of which nobody knows what it will use', async () => {
+  const { host, claim, identity, devices, plan } = await leftHost()
+  onTestFinished(await claim())
+  await expect(runCleanup(host, plan)).rejects.toMatchObject({ code: 'device-busy' })
+  expect(existsSync(identity)).toBe(true)
+  expect(devices()).toContain('flannel.9')
 })
 
 test('what a killed daemon noted in /run goes, with the directories', async () => {

@@ -95,6 +95,9 @@ test('an underlay address that is gone makes the node degraded, with one warning
   onHost1('address', 'delete', address, 'dev', 'eth0')
   await eventually(() => expect(lab().host('host1').status?.state).toBe('degraded'))
   await pause(2500)
+  const { pendingPeers, peers } = lab().host('host1').status!
+  const why = 'the underlay address is gone'
+  expect([pendingPeers, peers[0]?.ways]).toEqual([1, [{ subnet: '10.244.2.0/24', way: 'none', why }]])
   onHost1('address', 'add', address, 'dev', 'eth0')
   await eventually(() => expect(lab().host('host1').status?.state).toBe('ready'))
   await eventually(() => expect(told().slice(before)).toEqual(['underlay-lost', 'underlay-back']))

@@ -30,7 +30,7 @@ export interface Network {
   /** Whether a packet that is too large is answered with the limit. */
   readonly tells?: boolean
   /** By which this host sends into the tunnel. */
-  readonly device?: string | null
+  readonly device?: string | null | ((address: string) => string)
 }
 
 export function tools({
@@ -55,7 +55,7 @@ export function tools({
       }
     },
     askUdpPort: async () => (refused ? 'refused' : 'silent'),
-    deviceTo: async () => device,
+    deviceTo: async (address) => (typeof device === 'function' ? device(address) : device),
     now: () => NOW,
   }
 }

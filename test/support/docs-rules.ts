@@ -59,14 +59,37 @@ export function unknownScripts(files: readonly SourceFile[], scripts: readonly s
   )
 }
 
-/** Relative links of documents that lead nowhere. */
+const LINK = /\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)/g
+
+/** Relative links of documents that lead nowhere: to no file, or to no heading or `<a id>` of a document. */
 export function deadLinks(files: readonly SourceFile[]): string[] {
+  const anchors = new Map(documents(files).map(({ path, text }) => [path, anchorsOf(text)]))
   return documents(files).flatMap(({ path, text }) =>
-    [...text.matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)/g)]
-      .map((match) => posix.join(posix.dirname(path), match[1] ?? ''))
-      .filter((target) => !existsSync(join(ROOT, target)))
-      .map((target) => `${path}: ${target}`),
+    [...text.matchAll(LINK)]
+      .map(([, target = '', anchor]) => ({
+        target: target === '' ? path : posix.join(posix.dirname(path), target),
+        anchor,
+      }))
+      .filter(({ target, anchor }) =>
+        anchor === undefined
+          ? !anchors.has(target) && !existsSync(join(ROOT, target))
+          : anchors.get(target)?.has(anchor) !== true,
+      )
+      .map(({ target, anchor }) => `${path}: ${target}${anchor === undefined ? '' : `#${anchor}`}`),
   )
+}
+
+/** What a link into a document may name: `<a id>`, and headings in the spelling that web views of repositories give them. */
+function anchorsOf(text: string): ReadonlySet<string> {
+  const prose = text.replace(/^```[\s\S]*?^```/gm, '')
+  const headings = [...prose.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .trim()
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}_ -]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+  return new Set([...headings, ...[...prose.matchAll(/<a id="([^"]+)">/g)].map(([, id = '']) => id)])
 }
 
 function documents(files: readonly SourceFile[]): SourceFile[] {

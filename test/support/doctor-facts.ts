@@ -1,6 +1,7 @@
 // A healthy host as doctor's facts, and ways to spoil one thing at a time.
 import type { DaemonStatus } from '../../src/daemon/status-file.ts'
 import type { Facts } from '../../src/doctor/facts.ts'
+import { chainsOfIptables } from '../../src/doctor/firewall-chains.ts'
 import type { SizeLook } from '../../src/doctor/large-packets.ts'
 import type { PeerView } from '../../src/doctor/node-view.ts'
 import type { LinkInfo, RouteInfo } from '../../src/host/ip.ts'
@@ -8,6 +9,9 @@ import type { LinkInfo, RouteInfo } from '../../src/host/ip.ts'
 /** When the facts were gathered. */
 export const NOW = Date.parse('2026-03-01T12:00:00Z')
 const PID = 4711
+
+/** What this user may not look at. */
+export const NOT_SEEN = { seen: false, why: 'not permitted' } as const
 
 type Node = NonNullable<DaemonStatus['node']>
 type OwnLease = NonNullable<DaemonStatus['lease']>
@@ -67,10 +71,16 @@ export function status(more: Partial<DaemonStatus> = {}): DaemonStatus {
 }
 
 export const withNode = (more: Partial<Node>): Facts => withStatus({ node: { ...NODE, ...more } })
+
+/** What a node with IPv6 beside IPv4 carries it by. */
+export const IPV6_DEVICE = {
+  ...{ device: 'flannel-v6.1', mac: '0a:06:00:00:00:01', underlayAddress: '2001:db8::1', mtu: 1430 },
+}
+
 /** The same with IPv6 beside IPv4, by a tunnel of its own. */
 export function withIpv6(more: Partial<Facts> = {}, status: Partial<DaemonStatus> = {}): Facts {
-  const ipv6Device = { device: 'flannel-v6.1', mac: '0a:06:00:00:00:01', underlayAddress: '2001:db8::1', mtu: 1430 }
-  const node = { ...NODE, overlayIpv6: 'fd00:10:244:1::', ipv6Network: 'fd00:10:244::/48', ipv6Device }
+  const ipv6Network = 'fd00:10:244::/48'
+  const node = { ...NODE, overlayIpv6: 'fd00:10:244:1::', ipv6Network, ipv6Device: IPV6_DEVICE }
   const half = (number: number) => ({
     ipv6Subnet: `fd00:10:244:${number}::/64`,
     publicIpv6: `2001:db8::${number}`,
@@ -176,6 +186,20 @@ export function links(...changed: readonly LinkInfo[]): Facts['links'] {
   return { seen: true, value: [...LINKS.filter(({ ifname }) => !names.includes(ifname)), ...changed] }
 }
 
+/** The links but for one. */
+export function without(name: string): Facts['links'] {
+  return { seen: true, value: LINKS.filter(({ ifname }) => ifname !== name) }
+}
+
+/** The links, with another overlay device. */
+export function tun(more: Partial<LinkInfo>): Facts['links'] {
+  return links({ ...LINKS[2]!, ...more })
+}
+
+export function bridge(ifname: string, cidr: string, mtu = 1450): LinkInfo {
+  return link(ifname, { mtu, linkinfo: { info_kind: 'bridge' }, addr_info: [address(cidr)] })
+}
+
 export const ROUTES: readonly RouteInfo[] = [
   { dst: 'default', gateway: '192.0.2.254', dev: 'eth0' },
   { dst: '192.0.2.0/24', dev: 'eth0', protocol: 'kernel' },
@@ -206,6 +230,15 @@ export const SETTINGS: readonly (readonly [string, string])[] = [
 
 export function settings(...changed: readonly (readonly [string, string])[]): Facts['settings'] {
   return new Map([...SETTINGS, ...changed])
+}
+
+/** A firewall by the lines that its program lists. */
+export function iptables(...lines: string[]): Partial<Facts> {
+  return { firewall: { seen: true, value: chainsOfIptables(lines.join('\n')) } }
+}
+
+export function ip6tables(...lines: string[]): Partial<Facts> {
+  return { ipv6Firewall: { seen: true, value: chainsOfIptables(lines.join('\n'), 'ip6tables') } }
 }
 
 export const SUBNET_FILE = [

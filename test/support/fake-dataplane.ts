@@ -4,6 +4,7 @@ import type { UnderlayAddress } from '../../dataplane/forwarding/remote-vtep.ts'
 import { works } from '../../dataplane/io/feature.ts'
 import { formatPrefix } from '../../dataplane/wire/prefix.ts'
 import type { Dataplane, EngineBooks, LocalVtep, VtepOutline } from '../../src/host/dataplane.ts'
+import { NOTHING_PENDING, type Pending } from '../../src/host/pending.ts'
 import type { Lease } from '../../src/lease/lease.ts'
 
 export class FakeDataplane implements Dataplane {
@@ -22,8 +23,8 @@ export class FakeDataplane implements Dataplane {
     workerRestarts: () => [0, 2],
     offenders: () => this.refused,
   }
-  /** What `pendingPeers` gives. */
-  pending = 0
+  /** What `pendingSubnets` gives. */
+  waiting = NOTHING_PENDING
   outline: VtepOutline | null = null
   trouble: string | null = null
   /** Every table that was handed over, with its cause. */
@@ -78,12 +79,8 @@ export class FakeDataplane implements Dataplane {
     return this.trouble
   }
 
-  pendingPeers(): number {
-    return this.pending
-  }
-
-  pendingSubnets(): ReadonlySet<string> {
-    return new Set(this.subnets.slice(0, this.pending))
+  pendingSubnets(): Pending {
+    return this.waiting
   }
 
   async stop(mode: 'keep' | 'remove'): Promise<void> {

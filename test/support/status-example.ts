@@ -1,5 +1,7 @@
 // A daemon's status to change: a node with two peers, all well.
-import type { DaemonStatus, PeerStatus } from '../../src/daemon/status-file.ts'
+
+import type { PeerStatus } from '../../src/daemon/peer-status.ts'
+import type { DaemonStatus } from '../../src/daemon/status-file.ts'
 
 /** When the example was taken. */
 export const TAKEN_MS = Date.parse('2026-01-01T12:00:00.000Z')

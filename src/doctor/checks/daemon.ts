@@ -180,7 +180,7 @@ const peers: Check = {
     const pending =
       status.pendingPeers === 0
         ? []
-        : [warning(`${status.pendingPeers} peers are not programmed yet`, 'the log names why: peer-pending')]
+        : [warning(`${status.pendingPeers} peers are pending`, 'flannelette status names them and why')]
     const all = [...shortened(leftOut), ...shortened(conflicts), ...pending]
     return all.length === 0 ? [ok(`${status.peers.length} peers, all in use`)] : all
   },

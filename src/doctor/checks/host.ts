@@ -7,7 +7,8 @@ import {
   parsePrefix,
   samePrefix,
 } from '../../../dataplane/index.ts'
-import type { LeaseStatus } from '../../daemon/status-file.ts'
+import type { LeaseStatus } from '../../daemon/lease-status.ts'
+import { type PendingGroup, pendingGroups, pendingSentences } from '../../daemon/pending-peers.ts'
 import type { LinkInfo, RouteInfo } from '../../host/ip.ts'
 import { findNetworkOverlap, parseDestination } from '../../host/network-overlap.ts'
 import { judgeOverlayDevice } from '../../host/overlay-link.ts'
@@ -17,7 +18,7 @@ import { type Facts, overlayName, overlayNames } from '../facts.ts'
 import { type CarriedFamily, carriedFamilies, type FamilySide, tunnelFamilies } from '../family.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import { forwards } from '../firewall-chains.ts'
-import { routeAdvice } from '../ladder-direct.ts'
+import { pendingAdvice } from '../ladder-direct.ts'
 import type { NodeView } from '../node-view.ts'
 import type { Check } from './check.ts'
 
@@ -143,21 +144,28 @@ const peerRoutes: Check = {
     const ways = view.peers.flatMap((peer) => (peer.ways ?? []).map((way) => ({ ...way, publicIp: peer.publicIp })))
     if (!view.alive) return []
     if (ways.length === 0) return [ok('no peer is to be reached by a route past the tunnel')]
-    const unwell = ways.flatMap((one): Remark[] => {
+    const pending = pendingGroups(view.peers).flatMap((group) => pendingRemarks(group, view))
+    const taken = ways.flatMap((one): Remark[] => {
       const what = `${one.subnet} (${one.publicIp})`
-      if (one.way === 'none' && view.status?.dataplane === 'commands') {
-        const remedy = 'correct what the command needs; the command itself stands in the network config'
-        return [warning(`${what} is pending: ${one.why}`, remedy)]
-      }
-      if (one.way === 'none') return [error(`no route leads to ${what}: ${one.why}`, routeAdvice(one.why, one))]
-      if (!isForeignRoute(one.why)) return []
-      if (isPartTaken(one.why)) return [warning(`${what}: ${one.why}`, routeAdvice(one.why, one))]
-      return [warning(`${what} is not reached past the tunnel: ${one.why}`, routeAdvice(one.why, one))]
+      if (one.way === 'none' || !isForeignRoute(one.why)) return []
+      if (isPartTaken(one.why)) return [warning(`${what}: ${one.why}`, pendingAdvice(one.why, one.publicIp))]
+      return [warning(`${what} is not reached past the tunnel: ${one.why}`, pendingAdvice(one.why, one.publicIp))]
     })
+    const unwell = [...pending, ...taken]
     if (unwell.length > 0) return unwell
     const direct = ways.filter(({ way }) => way === 'direct').length
     return [ok(`${direct} of ${ways.length} subnets of peers are reached by routes, without a tunnel`)]
   },
+}
+
+function pendingRemarks(group: PendingGroup, { status }: NodeView): Remark[] {
+  const sentences = pendingSentences(group)
+  if (status?.dataplane === 'commands') {
+    const remedy = 'correct what the command needs; the command itself stands in the network config'
+    return sentences.map((sentence) => warning(sentence, remedy))
+  }
+  const { publicIp } = group.subnets[0]!
+  return sentences.map((sentence) => error(sentence, pendingAdvice(group.why, publicIp)))
 }
 
 const rpFilter: Check = {

@@ -1,6 +1,6 @@
 // Chains of others that drop whatever they do not accept themselves. An accepting rule ends its own base chain only
 // (nft(8), VERDICT STATEMENTS): ours cannot speak for another one.
-import { attempt, type CommandOptions, isInstalled } from '../command.ts'
+import { attempt, isInstalled } from '../command.ts'
 import type { FirewallMode } from './firewall.ts'
 
 /** What iptables-nft keeps its rules in; there ours stand in the very chain that has the policy. */
@@ -21,12 +21,9 @@ export function droppingChains(listing: string, mode: FirewallMode): string[] {
 }
 
 /** A warning about them, `null` where there are none or nobody can say. */
-export async function forwardPolicyProblem(
-  mode: FirewallMode,
-  where: Pick<CommandOptions, 'namespace'> = {},
-): Promise<string | null> {
+export async function forwardPolicyProblem(mode: FirewallMode): Promise<string | null> {
   if (!isInstalled('nft')) return null
-  const { exitCode, stdout } = await attempt(['nft', 'list', 'chains'], where)
+  const { exitCode, stdout } = await attempt(['nft', 'list', 'chains'])
   const chains = exitCode === 0 ? droppingChains(stdout, mode) : []
   if (chains.length === 0) return null
   const names = chains.join(', ')

@@ -81,7 +81,7 @@ export interface Repair {
  * it is missing and stays where it is among others' rules otherwise: two programs that both insist on being first would
  * push each other away for ever. `listed` is how the program prints what is wanted, where that was seen.
  */
-export function repair(
+export function planRepair(
   place: ChainPlace,
   wanted: ChainText | null,
   present: ChainListing,

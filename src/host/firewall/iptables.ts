@@ -1,6 +1,6 @@
 // Rules by iptables or ip6tables, of either variant: read by `-S`, written by iptables-restore, which changes a table
 // in one step and leaves what it was not told of alone. The lock that all users of these programs share is waited for.
-import { attempt, type CommandOptions, commandFailure, run } from '../command.ts'
+import { attempt, commandFailure, type InNamespace, run } from '../command.ts'
 import type { Firewall, FirewallCommand } from './firewall.ts'
 import {
   CHAINS,
@@ -9,14 +9,12 @@ import {
   type ChainText,
   chainsOf,
   chainText,
+  planRepair,
   printedForm,
   type Repair,
-  repair,
   seatsInListing,
 } from './iptables-text.ts'
 import type { Family, RuleSet, RuleSetName } from './rules.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 /** Seconds to wait for whoever else is changing rules. */
 const LOCK_PATIENCE_S = 5
@@ -126,7 +124,7 @@ export class Iptables implements Firewall {
     for (const { place, wanted } of places) {
       if (wanted === 'as it is' || (wanted === null && !(await this.#mayHold(place.table)))) continue
       const listed = wanted === null ? null : (this.#printed.get(place) ?? wanted)
-      const found = repair(place, wanted, await this.#list(place), listed)
+      const found = planRepair(place, wanted, await this.#list(place), listed)
       if (found.faults.length > 0) repairs.push({ ...found, place, wanted })
     }
     return repairs

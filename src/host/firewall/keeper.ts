@@ -1,13 +1,11 @@
 // The rules of a node in the mode that its network asks for, with everything of ours in another mode taken away.
 import type { Prefix } from '../../../dataplane/index.ts'
-import { attempt, type CommandOptions, commandFailure, isInstalled } from '../command.ts'
+import { attempt, commandFailure, type InNamespace, isInstalled } from '../command.ts'
 import { kernelHasIpv6 } from '../sysctl.ts'
 import type { Firewall, FirewallCommand, FirewallMode } from './firewall.ts'
 import { type Alternative, Iptables } from './iptables.ts'
 import { Nftables, seatsWithTables } from './nftables.ts'
 import { FAMILIES, type Family, type FamilyNetworks, forwardRules, masqueradeRules, type RuleSet } from './rules.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 export interface FirewallWishes {
   readonly mode: FirewallMode

@@ -1,10 +1,8 @@
 // Rules by nft: one table for each family, ours alone, replaced whole in one transaction.
-import { attempt, type CommandOptions, commandFailure, run } from '../command.ts'
+import { attempt, commandFailure, type InNamespace, run } from '../command.ts'
 import { loadRuleset, replaceTable } from '../nft.ts'
 import type { Firewall, FirewallCommand } from './firewall.ts'
 import { type AddressMatch, FAMILIES, type Family, MASQUERADE_MARK, type Rule, type RuleSet } from './rules.ts'
-
-type InNamespace = Pick<CommandOptions, 'namespace'>
 
 const TABLES: Readonly<Record<Family, string>> = { ip: 'flannel-ipv4', ip6: 'flannel-ipv6' }
 

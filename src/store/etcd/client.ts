@@ -71,6 +71,7 @@ const rangeOf = ({ from, to }: KeyRange) => ({
   ...(to === null ? {} : { range_end: bytesOf(to) }),
 })
 
+/** etcd.proto `RangeRequest`. */
 export function rangeRequest(request: RangeRequest): IRangeRequest {
   return {
     ...rangeOf(request),
@@ -80,10 +81,12 @@ export function rangeRequest(request: RangeRequest): IRangeRequest {
   }
 }
 
+/** etcd.proto `WatchCreateRequest`: `fromRevision` is the first that is told. */
 export function watchRequest(range: KeyRange, fromRevision: number) {
   return { create_request: { ...rangeOf(range), start_revision: fromRevision, progress_notify: true } }
 }
 
+/** etcd.proto `TxnRequest`: all of it happens at one revision, or the keys in `readOtherwise` are read instead. */
 export function transactionOf(change: Change): ITxnRequest {
   const puts = (change.puts ?? []).map(({ key, value, leaseId }) => ({
     request_put: { key: bytesOf(key), value: Buffer.from(value), ...(leaseId === null ? {} : { lease: leaseId }) },
@@ -104,6 +107,7 @@ function comparison(condition: Condition) {
   return { ...common, target: 2, mod_revision: condition.modRevision }
 }
 
+/** etcd.proto `KeyValue`. Revisions are numbers: they stay below 2^53. A lease of 0 is none. */
 export function keyValueOf(pair: IKeyValue): KeyValue {
   return {
     key: pair.key.toString('latin1'),
@@ -114,6 +118,7 @@ export function keyValueOf(pair: IKeyValue): KeyValue {
   }
 }
 
+/** etcd.proto `WatchResponse`. */
 export function watchMessageOf(response: IWatchResponse): WatchMessage {
   return {
     revision: Number(response.header.revision),

@@ -17,7 +17,7 @@ import {
   type WatchStream,
 } from './calls.ts'
 import { keyValueOf, newClient, rangeRequest, transactionOf, watchMessageOf, watchRequest } from './client.ts'
-import { type Failure, failureOf, storeError } from './failure.ts'
+import { type EtcdFailure, failureOf, storeError } from './failure.ts'
 
 interface Link {
   readonly endpoint: string
@@ -105,7 +105,7 @@ export class EtcdConnection implements EtcdCalls {
   }
 
   async #call<T>(perform: (client: Etcd3) => Promise<T>): Promise<T> {
-    const failures: Failure[] = []
+    const failures: EtcdFailure[] = []
     // With one endpoint twice: its connection may have died unnoticed.
     let left = Math.max(2, this.#options.endpoints.length)
     for (;;) {
@@ -148,7 +148,7 @@ export class EtcdConnection implements EtcdCalls {
     )
   }
 
-  #errorFor(failures: readonly Failure[], cause: unknown): FlanneletteError {
+  #errorFor(failures: readonly EtcdFailure[], cause: unknown): FlanneletteError {
     return storeError(failures, this.#name, cause)
   }
 }

@@ -3,7 +3,7 @@ import type { EtcdOptions } from '../../config/etcd-options.ts'
 import { FlanneletteError } from '../../errors.ts'
 
 /** `away`: another endpoint, or this one later, may answer. `refused`: somebody has to change something. */
-export interface Failure {
+export interface EtcdFailure {
   readonly kind: 'away' | 'refused' | 'no-auth-here' | 'compacted'
   /** Another endpoint of the list may do better. */
   readonly elsewhere: boolean
@@ -18,7 +18,7 @@ const STATUS = /^(?:\w*Error: ?)?(\d+) ([A-Z_]+): (.*)$/s
 const CERTIFICATE = /certificate|self-signed|altnames|Hostname\/IP|\bCERT_|\bssl3?_|tlsv1|SSL routines|EPROTO/i
 
 /** Tells what kind of failure an error of etcd3 is. */
-export function failureOf(error: unknown, endpoint: string, options: EtcdOptions): Failure {
+export function failureOf(error: unknown, endpoint: string, options: EtcdOptions): EtcdFailure {
   const text = error instanceof Error ? error.message : String(error)
   const [, , status = '', details = text] = STATUS.exec(text) ?? []
   const base = { endpoint, why: details, remedy: `check that etcd runs at ${endpoint}` }
@@ -27,9 +27,9 @@ export function failureOf(error: unknown, endpoint: string, options: EtcdOptions
   return loginFailure(text, base, options) ?? tlsFailure(text, base) ?? { ...base, ...absence(status, text, base) }
 }
 
-type Base = Pick<Failure, 'endpoint' | 'why' | 'remedy'>
+type Base = Pick<EtcdFailure, 'endpoint' | 'why' | 'remedy'>
 
-function loginFailure(text: string, base: Base, { username, prefix }: EtcdOptions): Failure | null {
+function loginFailure(text: string, base: Base, { username, prefix }: EtcdOptions): EtcdFailure | null {
   const refused = { endpoint: base.endpoint, kind: 'refused', elsewhere: false } as const
   if (/authentication failed|invalid auth token|UNAUTHENTICATED/.test(text)) {
     const why = `authentication failed for user "${username ?? ''}"`
@@ -43,7 +43,7 @@ function loginFailure(text: string, base: Base, { username, prefix }: EtcdOption
   return { ...refused, why: `permission denied ${who}`, remedy: `grant read and write on ${prefix}/` }
 }
 
-function tlsFailure(text: string, base: Base): Failure | null {
+function tlsFailure(text: string, base: Base): EtcdFailure | null {
   if (!CERTIFICATE.test(text)) return null
   const why = `no TLS connection: ${lastReason(base.why)}`
   const remedy = /bad certificate|certificate required|unknown ca/i.test(text)
@@ -52,7 +52,7 @@ function tlsFailure(text: string, base: Base): Failure | null {
   return { kind: 'refused', elsewhere: true, endpoint: base.endpoint, why, remedy }
 }
 
-function absence(status: string, text: string, base: Base): Omit<Failure, 'endpoint'> {
+function absence(status: string, text: string, base: Base): Omit<EtcdFailure, 'endpoint'> {
   const away = { kind: 'away', elsewhere: true, remedy: base.remedy } as const
   if (/ECONNREFUSED/.test(text)) return { ...away, why: 'connection refused' }
   if (/ENOTFOUND|EAI_AGAIN|Name resolution failed/.test(text)) {
@@ -85,7 +85,7 @@ function lastReason(words: string): string {
 }
 
 /** One error for all endpoints that were tried. */
-export function storeError(failures: readonly Failure[], storeName: string, cause: unknown): FlanneletteError {
+export function storeError(failures: readonly EtcdFailure[], storeName: string, cause: unknown): FlanneletteError {
   const refused = failures.findLast(({ kind }) => kind === 'refused')
   const told = refused ?? failures.at(-1)!
   const all = failures

@@ -14,7 +14,8 @@ export class LeaseTable {
   readonly #pairs: LeasePairs
   #known = new Map<string, KnownPair>()
   #revision = 0
-  #sorted: readonly Lease[] | null = null
+  /** What the table comes to; `null` once something has changed, until it is asked for. */
+  #current: { readonly leases: readonly Lease[]; readonly unreadable: readonly Halves[] } | null = null
 
   constructor(pairs: LeasePairs) {
     this.#pairs = pairs
@@ -27,16 +28,23 @@ export class LeaseTable {
 
   /** In address order. The same array until something changes. */
   get leases(): readonly Lease[] {
-    if (this.#sorted !== null) return this.#sorted
-    const leases: Lease[] = []
-    for (const { lease } of this.#known.values()) if (lease !== null) leases.push(lease)
-    this.#sorted = sortedLeases(leases)
-    return this.#sorted
+    return this.#read().leases
   }
 
   /** Keys whose content is no lease. */
   get unreadable(): readonly Halves[] {
-    return [...this.#known.values()].flatMap(({ unreadable }) => unreadable ?? [])
+    return this.#read().unreadable
+  }
+
+  #read() {
+    if (this.#current !== null) return this.#current
+    const [leases, unreadable]: [Lease[], Halves[]] = [[], []]
+    for (const known of this.#known.values()) {
+      if (known.lease !== null) leases.push(known.lease)
+      if (known.unreadable !== null) unreadable.push(known.unreadable)
+    }
+    this.#current = { leases: sortedLeases(leases), unreadable }
+    return this.#current
   }
 
   get blocked(): Prefix[] {
@@ -52,7 +60,7 @@ export class LeaseTable {
         for (const key of this.#known.keys()) if (!known.has(key)) this.#pairs.forget(key)
         this.#known = known
         this.#revision = revision
-        this.#sorted = null
+        this.#current = null
         return pairs
       } catch (error) {
         if (!(error instanceof CompactedError) || listing === MAX_LISTINGS) throw error
@@ -72,7 +80,7 @@ export class LeaseTable {
     }
     const last = events.at(-1)
     if (last === undefined) return false
-    this.#sorted = null
+    this.#current = null
     // Not the message's own revision: that of a watch that is catching up is ahead of what it has told so far.
     this.reach(last.pair.modRevision)
     return true

@@ -7,7 +7,7 @@ import { collide } from '../../lease/diff.ts'
 import type { Lease, LeaseAttributes } from '../../lease/lease.ts'
 import type { Log } from '../../log.ts'
 import { formatLeaseValue, type SubnetKey } from '../flannel-json.ts'
-import { conflict, LEASE_TTL_MS } from '../lease-book.ts'
+import { LEASE_TTL_MS, leaseConflict } from '../lease-book.ts'
 import type { AcquireRequest } from '../lease-store.ts'
 import type { Change, ChangeAnswer, Condition, EtcdCalls, KeyValue } from './calls.ts'
 import type { LeasePairs } from './lease-pairs.ts'
@@ -82,7 +82,7 @@ export class LeaseWriter {
     const written = await this.#write({ key: lease, attributes: lease.attributes, when, reservation })
     if (written.lease !== null) return written.lease
     const held = this.#inForce(written.answer.pairs, lease)
-    if (held !== null) throw conflict(lease, held)
+    if (held !== null) throw leaseConflict(lease, held)
     return this.#putBack(lease)
   }
 
@@ -180,7 +180,7 @@ export class LeaseWriter {
   async #putBack(lease: Lease): Promise<Lease> {
     const { table, pairs } = await this.#list()
     const other = table.leases.find((candidate) => collide(candidate, lease))
-    if (other !== undefined) throw conflict(lease, other)
+    if (other !== undefined) throw leaseConflict(lease, other)
     const key = this.#pairs.keyOf(lease)
     const rubbish = pairs.find((pair) => pair.key === key)
     const written = await this.#write({
@@ -197,7 +197,7 @@ export class LeaseWriter {
     const kept = written.lease === null ? null : await this.#yieldToEarlier(written.lease, written)
     if (kept !== null) return kept
     const winner = this.#inForce(written.answer.pairs, lease)
-    throw winner === null ? this.#unreadable(lease) : conflict(lease, winner)
+    throw winner === null ? this.#unreadable(lease) : leaseConflict(lease, winner)
   }
 
   #unreadable(lease: Lease): FlanneletteError {

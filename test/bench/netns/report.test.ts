@@ -37,5 +37,5 @@ test('a comparison below the demanded ratio is marked', () => {
 test('the machine, the commit and the way of measuring stand above the table', () => {
   const text = table({ version: 1, environment, seconds: 4, comparisons: [comparison(4)] })
   expect(text).toContain('Linux 6.18.0, Debian, 2 × a processor, Node v20.19.0, iperf 3.12, commit abc1234')
-  expect(text).toContain('medians of 1 rounds in turns, 4 s each')
+  expect(text).toContain('medians of 1 round in turns, 4 s each')
 })

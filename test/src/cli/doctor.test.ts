@@ -23,7 +23,7 @@ describe("doctor's report", () => {
   test('is one line when all is well', () => {
     expect(doctorText(report([GOOD, KNOWN]), TERMINAL, false)).toBe('nothing wrong found in 2 checks\n')
     expect(doctorText(report([GOOD, BLIND]), TERMINAL, false)).toBe(
-      'nothing wrong found in 2 checks; 1 things could not be looked at (-v says which and why)\n',
+      'nothing wrong found in 2 checks; 1 thing could not be looked at (-v says which and why)\n',
     )
   })
 

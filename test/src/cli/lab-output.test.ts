@@ -1,6 +1,6 @@
 // How the lab's results read, on terminals of every kind.
 import { describe, expect, test } from 'vitest'
-import { invocation, iperfText, pingMatrix, pingText, statusText, suggestions } from '../../../src/cli/lab-output.ts'
+import { invocation, iperfText, labStatusText, pingMatrix, pingText, suggestions } from '../../../src/cli/lab-output.ts'
 import { formatBitrate, mark, shown, table, terminalOf } from '../../../src/cli/table.ts'
 import type { LabReport } from '../../../src/lab/lab.ts'
 import { LAB_DEFAULTS, planLab } from '../../../src/lab/plan.ts'
@@ -109,7 +109,17 @@ describe('the status of a lab', () => {
     } as never
   }
   const text = (...hosts: never[]) =>
-    statusText({ name: 'lab', options: LAB_DEFAULTS, hosts, pods: [], faults: [] }, PLAIN)
+    labStatusText({ name: 'lab', options: LAB_DEFAULTS, hosts, pods: [], faults: [] }, PLAIN)
+
+  test('says which dataplane a host has chosen, and why', () => {
+    const status = { state: 'ready', dataplane: 'userspace', driver: 'offload', peers: [], counters: {} }
+    const why = 'auto: this kernel has no vxlan devices'
+    const chooser = { ...(host('host2', {}) as object), dataplane: 'auto', status: { ...status, dataplaneWhy: why } }
+    const told = text(host('host1', {}), chooser as never)
+    expect(told).toMatch(/^host2 +userspace +offload /m)
+    expect(told).toContain('\n\nhost2: userspace (auto: this kernel has no vxlan devices)\n')
+    expect(text(host('host1', {}))).not.toContain('host1:')
+  })
 
   test('lists why packets were dropped, most frequent first', () => {
     const drops = { 'outbound.dropped.no-route': 2, 'inbound.dropped.too-big': 0, 'outbound.dropped-bytes.no-route': 9 }

@@ -109,7 +109,7 @@ describe('one screen', () => {
     expect(halved).toContain(`warning: 10.244.2.0/24 (192.0.2.2): ${part}\n`)
     const node = { ...HEALTHY.node!, device: '', vni: 0, port: 0, mtu: 1500 }
     const lost = textOf({ ...HEALTHY, dataplane: 'routes', driver: 'none', node, peers: [by('none', 'no neighbour')] })
-    expect(lost).toContain('warning: no route to 10.244.2.0/24 (192.0.2.2): no neighbour\n')
+    expect(lost).toContain('warning: 10.244.2.0/24 (192.0.2.2) is pending: no neighbour\n')
     expect(lost).toContain('ready · routes of the kernel, no tunnel · pid 4242\n')
     expect(lost).toMatch(/\ndevice +none of its own, MTU 1500\n/)
   })
@@ -310,7 +310,7 @@ describe('the command', () => {
     expect(without.told).toMatch(/^not ready within 0\.001 s: no daemon answers at .*api\.sock; start it/)
   })
 
-  test('peers that are not programmed are none to wait for', async () => {
+  test('peers that are pending are none to wait for', async () => {
     const place = await daemonWith(() => ({ ...HEALTHY, pendingPeers: 1 }))
     expect(await run(place, '--wait', '--for', 'peers=1', '--timeout', '1ms')).toMatchObject({ code: 3 })
   })

@@ -1,7 +1,7 @@
 // The JSON reader agrees with the engine's own on every document, and says where a bad one breaks.
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { JsonProblem, memberOf, parseJson, placeOf, toPlain } from '../../../src/config/json-document.ts'
+import { JsonProblem, memberOf, parseJson, positionOf, toPlain } from '../../../src/config/json-document.ts'
 
 test('reads every document as JSON.parse does', () => {
   fc.assert(
@@ -47,5 +47,5 @@ test('a key named like a property of every object is only a key', () => {
 })
 
 test('positions count lines and columns from 1', () => {
-  expect(placeOf('a\nbc', 3)).toEqual({ line: 2, column: 2 })
+  expect(positionOf('a\nbc', 3)).toEqual({ line: 2, column: 2 })
 })

@@ -49,7 +49,7 @@ describe('auto', () => {
     const { dataplane, kernel, userspace } = auto(() => Promise.reject(new FlanneletteError('not-permitted', 'no')))
     await expect(dataplane.prepare(VXLAN)).rejects.toMatchObject({ code: 'not-permitted' })
     await dataplane.stop('keep')
-    expect([kernel.outline, userspace.outline, dataplane.pendingPeers()]).toEqual([null, null, 0])
+    expect([kernel.outline, userspace.outline, dataplane.pendingSubnets().size]).toEqual([null, null, 0])
     expect(dataplane.why).toBe('auto: not chosen yet')
   })
 
@@ -57,12 +57,12 @@ describe('auto', () => {
     const { dataplane, kernel } = auto(async () => null)
     await dataplane.prepare(VXLAN)
     kernel.trouble = 'the overlay device is gone'
-    kernel.pending = 1
+    kernel.waiting = new Map([['10.244.2.0/24', 'no buffer space']])
     expect(await dataplane.replacePeers([], 'test')).toBe(1)
     await dataplane.moveUnderlay({ ...VXLAN, underlayAddress: 9 })
     await dataplane.changeMtu({ ...VXLAN, mtuBytes: 1400 })
     expect(kernel.local).toMatchObject({ mtuBytes: 1400 })
-    expect([dataplane.impairment(), dataplane.pendingPeers()]).toEqual(['the overlay device is gone', 1])
+    expect([dataplane.impairment(), dataplane.pendingSubnets()]).toEqual(['the overlay device is gone', kernel.waiting])
     expect(dataplane.counters()).toEqual(kernel.counters())
     expect(dataplane.books).toBe(kernel.books)
     await dataplane.stop('remove')

@@ -180,10 +180,10 @@ describe('with the kernel’s VTEP', () => {
   test.each([true, false])('a tunnel that is kept from a peer says so (direct routing %s)', async (directRouting) => {
     const inner = new FakeKernel()
     const why = 'a route that is not ours is in the way: 10.244.3.0/24 dev eth1 proto static'
-    const kept = new Map<string, PeerWay>([['10.244.3.0/24', { way: 'none', why }]])
-    const { routing } = await node(Object.assign(inner, { ways: () => kept }), { ...LOCAL, directRouting })
+    inner.waiting = new Map([['10.244.3.0/24', why]])
+    const { routing } = await node(inner, { ...LOCAL, directRouting })
     await routing.replacePeers([NEAR, FAR], 'test')
-    expect(routing.ways()?.get('10.244.3.0/24')).toEqual({ way: 'none', why })
+    expect(Object.fromEntries(routing.pendingSubnets())).toEqual({ '10.244.3.0/24': why })
     expect(routing.ways()?.get('10.244.2.0/24')?.way).toBe(directRouting ? 'direct' : undefined)
   })
 

@@ -168,35 +168,29 @@ test('a peer whose command fails is pending, told of without secrets, and tried 
   const { dataplane, log, clock, ends } = scripted({}, { add: { output: 'token: s3cret', failure: 'exit code 2' } })
   await dataplane.replacePeers([extensionLease('10.5.2.0/24', '192.0.2.2')], 'first leases')
   await settle()
-  expect(dataplane.pendingPeers()).toBe(1)
-  const [way] = [...(dataplane.ways() ?? [])]
-  expect(way).toEqual([
-    '10.5.2.0/24',
-    { way: 'none', why: expect.stringMatching(/^SubnetAddCommand failed: exit code 2: /) },
-  ])
+  const pending = [...dataplane.pendingSubnets()]
+  expect(pending).toEqual([['10.5.2.0/24', expect.stringMatching(/^SubnetAddCommand failed: exit code 2: /)]])
   const [line] = log.of('peer-pending')
   expect(line?.message).toMatch(/^SubnetAddCommand for 10\.5\.2\.0\/24 failed, it is tried again: exit code 2: token: /)
-  expect(JSON.stringify([log.lines, way])).not.toContain('s3cret')
+  expect(JSON.stringify([log.lines, pending])).not.toContain('s3cret')
   await clock.advance(500)
   await settle()
-  expect(dataplane.ways()?.get('10.5.2.0/24')?.why).toMatch(/^SubnetAddCommand failed 2 times: exit code 2: /)
+  expect(dataplane.pendingSubnets().get('10.5.2.0/24')).toMatch(/^SubnetAddCommand failed 2 times: exit code 2: /)
   ends.add = OK
   await clock.advance(1000)
   await settle()
-  expect([dataplane.pendingPeers(), dataplane.ways()]).toEqual([0, null])
+  expect(dataplane.pendingSubnets().size).toBe(0)
   expect(log.of('peer-programmed')).toHaveLength(1)
 })
 
-test('a peer whose command runs is pending with both of its subnets, and named by the first', async () => {
+test('a peer whose command runs is pending with both of its subnets', async () => {
   const { dataplane } = scripted({}, {}, null)
   const dual = { ...extensionLease('10.5.2.0/24', '192.0.2.2'), ipv6Subnet: 'fd00:5:0:2::/64' }
   void dataplane.replacePeers([dual], 'first leases')
-  expect([...dataplane.pendingSubnets()]).toEqual(['10.5.2.0/24', 'fd00:5:0:2::/64'])
-  expect([...(dataplane.ways() ?? [])]).toEqual([
-    ['10.5.2.0/24', { way: 'none', why: 'SubnetAddCommand has not ended yet' }],
-  ])
+  const why = 'SubnetAddCommand has not ended yet'
+  expect(Object.fromEntries(dataplane.pendingSubnets())).toEqual({ '10.5.2.0/24': why, 'fd00:5:0:2::/64': why })
   await settle()
-  expect([dataplane.pendingSubnets().size, dataplane.ways()]).toEqual([0, null])
+  expect(dataplane.pendingSubnets().size).toBe(0)
 })
 
 test('leaving for good removes the peers; a plain stop leaves them', async () => {

@@ -120,13 +120,6 @@ describe('peers', () => {
     await expect(whole.replacePeers([dualLease(2)], 'a test')).rejects.toThrow('no')
     expect(second.subnets).toEqual(['10.244.2.0/24'])
   })
-
-  test('that wait in both are counted once', async () => {
-    const { whole, first, second } = await running()
-    first.pending = 2
-    second.pending = 3
-    expect(whole.pendingPeers()).toBe(3)
-  })
 })
 
 describe('what is told', () => {

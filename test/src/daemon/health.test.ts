@@ -38,13 +38,13 @@ test('a node is not ready before all peers were programmed, and stays ready when
   withPeer(host)
   const node = await started(host)
   const health = watchOf(node)
-  node.dataplane.pending = 1
+  node.dataplane.waiting = new Map([['10.244.2.0/24', 'no buffer space']])
   expect(failing(health)).toEqual(['peers'])
-  expect(health.look().notes).toEqual(['1 peers are not programmed yet'])
+  expect(health.look().notes).toEqual(['1 peers are pending'])
   expect(node.agent.state).toBe('degraded')
-  node.dataplane.pending = 0
+  node.dataplane.waiting = new Map()
   expect(failing(health)).toEqual([])
-  node.dataplane.pending = 1
+  node.dataplane.waiting = new Map([['10.244.2.0/24', 'no buffer space']])
   expect(failing(health)).toEqual([])
 })
 
@@ -88,14 +88,14 @@ test('checks tell the last renewal and the last change of peers', async () => {
   const about = (name: string) => health.look().checks.find((check) => check.name === name)?.about
   const startedAt = new Date(host.clock.wallMs()).toISOString()
   expect(about('lease')).toMatch(/^10\.244\.\d+\.0\/24 is held$/)
-  expect(about('peers')).toBe(`0 of 0 programmed, last change ${startedAt}`)
+  expect(about('peers')).toBe(`0 known, 0 pending, last change ${startedAt}`)
   await host.clock.advance(23 * 3_600_000)
   const renewedAt = new Date(host.clock.wallMs()).toISOString()
   expect(about('lease')).toMatch(new RegExp(`is held, renewed ${renewedAt}$`))
-  expect(about('peers')).toBe(`0 of 0 programmed, last change ${startedAt}`)
+  expect(about('peers')).toBe(`0 known, 0 pending, last change ${startedAt}`)
   host.shared.edit((all) => [...all, peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02')])
   await settle()
-  expect(about('peers')).toBe(`1 of 1 programmed, last change ${renewedAt}`)
+  expect(about('peers')).toBe(`1 known, 0 pending, last change ${renewedAt}`)
 })
 
 test('a main thread that is late by five seconds is not alive', async () => {

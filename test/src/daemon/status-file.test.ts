@@ -101,6 +101,24 @@ test('of a running node it has node, lease, peers with their generation, those l
   await agent.stop('keep')
 })
 
+test('a subnet that is pending has no way, with the reason, and its peer is counted', async () => {
+  const { agent, dataplane, shared, file, read } = make()
+  shared.edit(() => [
+    peerLease('10.244.2.0/24', '192.0.2.2', '0a:00:00:00:00:02'),
+    peerLease('10.244.3.0/24', '192.0.2.3', '0a:00:00:00:00:03'),
+  ])
+  await agent.start()
+  dataplane.waiting = new Map([['10.244.3.0/24', 'No buffer space available']])
+  file.write()
+  const { peers, pendingPeers, state } = read()
+  expect(peers.map(({ ways }) => ways)).toEqual([
+    null,
+    [{ subnet: '10.244.3.0/24', way: 'none', why: 'No buffer space available' }],
+  ])
+  expect([pendingPeers, state]).toEqual([1, 'degraded'])
+  await agent.stop('keep')
+})
+
 test('those whom the source check refused are named', () => {
   const { dataplane, file, read } = make()
   const [reason, packets] = ['unknown-peer', 5] as const

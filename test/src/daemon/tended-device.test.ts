@@ -73,8 +73,10 @@ describe('a device', () => {
     host.meanwhile = () => {
       throw new Error('EMFILE: too many open files')
     }
-    await mend()
+    expect(await mend()).toBe(false)
     expect([host.steps, events(), device.impairment()]).toEqual([[], ['device-unseen'], null])
+    host.meanwhile = () => {}
+    expect(await mend()).toBe(true)
   })
 
   test('that is gone is made anew, and the lost one closed once workers have the new one', async () => {

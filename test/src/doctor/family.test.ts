@@ -4,13 +4,9 @@ import { examine } from '../../../src/doctor/checks/all.ts'
 import type { Facts } from '../../../src/doctor/facts.ts'
 import { chainsOfIptables } from '../../../src/doctor/firewall-chains.ts'
 import type { RouteInfo } from '../../../src/host/ip.ts'
-import { IPV6_ROUTES, settings, withIpv6, withIpv6Alone } from '../../support/doctor-facts.ts'
+import { IPV6_ROUTES, ip6tables, NOT_SEEN, settings, withIpv6, withIpv6Alone } from '../../support/doctor-facts.ts'
 import { expectFinding, type Row } from '../../support/expect-finding.ts'
 
-const unseen = { seen: false, why: 'not permitted' } as const
-const ip6tables = (...lines: string[]): Partial<Facts> => ({
-  ipv6Firewall: { seen: true, value: chainsOfIptables(lines.join('\n'), 'ip6tables') },
-})
 const routes = (...more: RouteInfo[]): Partial<Facts> => ({
   ipv6Routes: { seen: true, value: [...IPV6_ROUTES, ...more] },
 })
@@ -59,7 +55,7 @@ const routesOf = (node: Node, third: string): readonly Row[] => [
     'ok',
     /leads into flannel-v6\.1/,
   ],
-  ['network-route', 'not seen', node({ ipv6Routes: unseen }), 'unseen', /routes of IPv6: not permitted/],
+  ['network-route', 'not seen', node({ ipv6Routes: NOT_SEEN }), 'unseen', /routes of IPv6: not permitted/],
 ]
 
 const filtersOf = (node: Node): readonly Row[] => [
@@ -78,7 +74,7 @@ const filtersOf = (node: Node): readonly Row[] => [
     'ok',
     /no firewall chain .*\(IPv6\)/,
   ],
-  ['forward-policy', 'not seen', node({ ipv6Firewall: unseen }), 'unseen', /firewall \(IPv6\): not permitted/],
+  ['forward-policy', 'not seen', node({ ipv6Firewall: NOT_SEEN }), 'unseen', /firewall \(IPv6\): not permitted/],
   [
     'firewall-port',
     'closed',

@@ -66,6 +66,64 @@ describe('ping', () => {
     expect(rungs.map(({ name }) => name)).not.toContain('sizes-ipv6')
   })
 
+  const direct = (ipv6Way: 'tunnel' | 'direct') => {
+    const peers = withIpv6().view.peers.map((one) => {
+      const [ipv4, ipv6] = [one.subnet, one.ipv6Subnet!].map((subnet, index) => {
+        return { subnet, way: index === 0 ? ('direct' as const) : ipv6Way, why: '' }
+      })
+      return { ...one, ways: [ipv4, ipv6] }
+    })
+    return withIpv6({}, { peers: peers as never })
+  }
+  const device = (address: string) => (address.includes(':') ? 'flannel-v6.1' : 'eth0')
+  const past = ['store', 'underlay', 'route', 'sizes']
+
+  test('the tunnel of a peer that is reached past it by IPv4 is asked and measured', async () => {
+    const rungs = await ladder({ answers: ALL, limits: WHOLE, device }, DUAL, IPV4.host, direct('tunnel'))
+    expect(rungs.map(({ name }) => name)).toEqual([...past, 'underlay-ipv6', 'vtep-ipv6', 'sizes-ipv6', 'pod-side'])
+    expect(verdicts(rungs)).toBe('good good good good good good good good')
+    expect(rungOf(rungs, 'sizes-ipv6').text).toMatch(/^over IPv6: 1430 passes, 1431 too big for the tunnel/)
+  })
+
+  test.each([
+    [
+      'passes nothing',
+      { answers: ALL.filter((one) => one !== IPV6.vtep) },
+      'bad',
+      'skipped',
+      /^IPv4 goes past its tunnel/,
+    ],
+    ['has a hole', { answers: ALL, limits: { ...WHOLE, [IPV6.vtep]: 1330 } }, 'good', 'bad', null],
+  ] as const)('one that %s is told beside a direct way', async (_, network, vtep, sizes, next) => {
+    const rungs = await ladder({ limits: WHOLE, device, ...network }, DUAL, IPV4.host, direct('tunnel'))
+    expect([rungOf(rungs, 'vtep-ipv6').verdict, rungOf(rungs, 'sizes-ipv6').verdict]).toEqual([vtep, sizes])
+    if (next !== null) expect(rungOf(rungs, 'vtep-ipv6').next).toMatch(next)
+    expect(rungOf(rungs, 'pod-side').verdict).toBe('good')
+  })
+
+  test('beside a direct way by IPv4, IPv6 that rides over IPv4 is measured through that tunnel', async () => {
+    const place = { ...DUAL, ipv6Tunnel: null }
+    const riding = (limits: Network['limits'], answers = ALL) => {
+      const by = (address: string) => (address.includes(':') ? 'flannel.1' : 'eth0')
+      return ladder({ answers, limits: { ...WHOLE, ...limits }, device: by }, place, IPV4.host, direct('tunnel'))
+    }
+    const rungs = await riding({ [IPV6.vtep]: 1350 })
+    expect(rungs.map(({ name }) => name)).toEqual([...past, 'vtep-ipv6', 'sizes-ipv6', 'pod-side'])
+    expect(rungOf(rungs, 'sizes-ipv6')).toMatchObject({
+      verdict: 'bad',
+      text: expect.stringMatching(/^over IPv4: 1350/),
+    })
+    const silent = rungOf(await riding({}, Object.values(IPV4)), 'vtep-ipv6')
+    expect(silent.next).toBe(
+      'IPv4 goes past the tunnel, and IPv6 needs it: on 192.0.2.2: tcpdump -ni any udp port 8472',
+    )
+  })
+
+  test('nothing is measured through a tunnel that both families go past', async () => {
+    const rungs = await ladder({ answers: ALL, limits: WHOLE, device }, DUAL, IPV4.host, direct('direct'))
+    expect(rungs.map(({ name }) => name)).toEqual([...past, 'pod-side'])
+  })
+
   const told = 'let ICMPv6 "packet too big" of the routers reach the nodes'
   const small = { ...WHOLE, [IPV6.vtep]: 1330, [IPV6.host]: 1400 }
   test.each<[string, LadderPlace, Partial<Network>, Rung['verdict'], string, string]>([

@@ -75,7 +75,7 @@ describe('without a tunnel', () => {
     expect(well.verdicts).toEqual(['store good', 'underlay good', 'route good', 'sizes good', 'pod-side good'])
     expect(well.matrix[0]).not.toHaveProperty('ipv6Ms')
     const lost = await ladder({ ipv6Way: 'none' }, place)
-    expect(lost.rungs[2]).toMatchObject({ verdict: 'bad', text: 'no route to fd00:0:0:2::/64: no neighbour' })
+    expect(lost.rungs[2]).toMatchObject({ verdict: 'bad', text: 'fd00:0:0:2::/64 is pending: no neighbour' })
   })
 
   test('a neighbour past the tunnel is asked in the same way', async () => {
@@ -99,6 +99,8 @@ describe('without a tunnel', () => {
       /no neighbour/,
       /on the same link\? ip route get 192\.0\.2\.2/,
     ],
+    ['cannot start', 'the underlay address is gone', /is pending: the underlay address is gone/, /ip address show/],
+    ['the host refuses', 'No buffer space available', /is pending: No buffer space/, /tries it again by itself/],
   ])('a route that %s is told with its remedy, and nothing is asked by it', async (_what, why, text, next) => {
     const { rungs, verdicts } = await ladder({ way: 'none', why })
     expect(verdicts.slice(2)).toEqual(['route bad', 'sizes skipped', 'pod-side skipped'])

@@ -1,16 +1,11 @@
 // The ladder over a network that is only described: which rung fails, and what it says to do.
 import { describe, expect, test } from 'vitest'
 import { climb } from '../../../src/doctor/ladder.ts'
-import { judgeSizes } from '../../../src/doctor/ladder-sizes.ts'
 import type { NodeView } from '../../../src/doctor/node-view.ts'
-import { askPeers, judgePeers } from '../../../src/doctor/peer-matrix.ts'
-import type { LadderPlace, Rung } from '../../../src/doctor/rung.ts'
+import type { Rung } from '../../../src/doctor/rung.ts'
 import { findTarget } from '../../../src/doctor/target.ts'
 import { type Network, PLACE, tools } from '../../support/described-network.ts'
-import { healthy, neverRun, peer, status, withoutDaemon, withStatus } from '../../support/doctor-facts.ts'
-
-/** As PLACE, with DF set. */
-const TELLING: LadderPlace = { ...PLACE, outerDf: 'set' }
+import { healthy, neverRun, peer, withoutDaemon, withStatus } from '../../support/doctor-facts.ts'
 
 const ALL = ['192.0.2.2', '10.244.2.0', '10.244.2.1']
 
@@ -160,21 +155,6 @@ describe('the first rung', () => {
     expect(await skipped('10.244.1.7')).toBe('this node itself')
     expect(await skipped('192.0.2.77')).toBe('no lease')
   })
-
-  test('a node is found by public address, subnet, any address in it, and by name', () => {
-    const { view } = healthy()
-    const names = new Map([['host2', '192.0.2.2']])
-    for (const word of ['192.0.2.2', '10.244.2.0/24', '10.244.2.99', 'host2']) {
-      expect(findTarget(word, view, names)).toMatchObject({ kind: 'peer', lease: { publicIp: '192.0.2.2' } })
-    }
-    const dual = withPeers6()
-    for (const word of ['fd00:0:0:2::/64', 'fd00:0:0:2::17']) {
-      expect(findTarget(word, dual)).toMatchObject({ kind: 'peer', lease: { publicIp: '192.0.2.2' } })
-    }
-    expect(findTarget('fd00:0:0:9::1', dual)).toMatchObject({ kind: 'unknown' })
-    expect(findTarget('host3', view, names)).toBeNull()
-    expect(findTarget('10.244.2.0/25', view)).toMatchObject({ kind: 'unknown' })
-  })
 })
 
 const withPeers6 = (): NodeView => {
@@ -200,85 +180,5 @@ describe('with IPv6 on both ends', () => {
 
   test('a node without IPv6 does not ask', async () => {
     expect((await climbed(ALL, PLACE)).map(({ name }) => name)).not.toContain('vtep-ipv6')
-  })
-})
-
-describe('sizes', () => {
-  const ruler = (largestBytes: number | null, namedBytes: number | null = null) => ({ largestBytes, namedBytes })
-  const refused = { passes: false, limitBytes: 1450 }
-
-  test.each([
-    ['measured below', ruler(1400)],
-    ['not proven below', null],
-  ])('a hole is mended by the MTU; with DF set also by letting ICMP through, or by DF clear: %s', (_, underlay) => {
-    const nextOf = (place: LadderPlace) => judgeSizes(place, ruler(1350), refused, underlay).next
-    expect(nextOf(PLACE)).toMatch(/set Backend\.MTU to 1400/)
-    expect(nextOf(PLACE)).not.toMatch(/ICMP|outer-df/)
-    expect(nextOf(TELLING)).toMatch(
-      /set Backend\.MTU to 1400 .*; or let ICMP .* reach the nodes; or .* --outer-df clear$/,
-    )
-  })
-
-  test.each([
-    ['cut on the way', PLACE, ruler(1450), ruler(1400, 1400), 'warning', /passes 1400 of 1500: large packets are cut/],
-    ['not proven below', PLACE, ruler(1450), null, 'good', /underlay not proven/],
-    ['a limit that a router names', PLACE, ruler(1350, 1350), ruler(1400), 'bad', /are refused \(limit named: 1350\)/],
-    [
-      'an MTU that never fitted, and large packets are lost',
-      { ...PLACE, underlayMtuBytes: 1400 },
-      ruler(1350),
-      ruler(1400),
-      'bad',
-      /expected 1450 \(1450 \+ 50 is more than the underlay's 1400\)$/,
-    ],
-    [
-      'a way that pods are told of',
-      TELLING,
-      ruler(1350, 1350),
-      ruler(1400),
-      'warning',
-      /1350\); .*pods are told and adapt/,
-    ],
-    ['a way that nobody tells of, with DF set', TELLING, ruler(1350), null, 'bad', /1351 to 1450 vanish/],
-    ['a limit named that is not what passes', TELLING, ruler(1300, 1350), null, 'bad', /1300 passes/],
-    ['nothing large', PLACE, ruler(null), null, 'bad', /nothing large passes, 576 to 1450 vanish/],
-    [
-      'an MTU that does not fit',
-      { ...PLACE, underlayMtuBytes: 1480 },
-      ruler(1450),
-      ruler(1480),
-      'warning',
-      /1450 passes/,
-    ],
-  ] as const)('%s', (_, place, tunnel, underlay, verdict, text) => {
-    expect(judgeSizes(place, tunnel, refused, underlay)).toMatchObject({ verdict, text: expect.stringMatching(text) })
-  })
-})
-
-describe('the peer matrix', () => {
-  const ask = (network: Network) => askPeers(withStatus({ peers: [peer(2)] as never }).view, TELLING, tools(network))
-
-  test.each([
-    ['all well', { answers: ALL }, null, /./],
-    ['dead', { answers: [] }, 'error', /answers neither/],
-    ['no daemon', { answers: ALL.slice(0, 1), refused: true }, 'error', /refuses UDP/],
-    ['blocked', { answers: ALL.slice(0, 1) }, 'error', /nothing comes back through the tunnel/],
-    [
-      'a hole',
-      { answers: ALL, limits: { '10.244.2.0': 1400 } },
-      'error',
-      /up to 1400 bytes, those of 1401 to 1450 vanish: there is a hole in the MTU/,
-    ],
-    [
-      'a small way, told',
-      { answers: ALL, limits: { '10.244.2.0': 1400 }, tells: true },
-      'note',
-      /up to 1400 of 1450 bytes; pods are told/,
-    ],
-    ['ICMP blocked', { answers: ALL.slice(1) }, 'note', /does not answer ICMP/],
-  ] as const)('%s', async (_, network, severity, message) => {
-    const findings = judgePeers(await ask(network), status().node, TELLING)
-    if (severity === null) expect(findings).toEqual([])
-    else expect(findings).toMatchObject([{ check: 'peer-matrix', severity, message: expect.stringMatching(message) }])
   })
 })

@@ -1,12 +1,10 @@
 // The quick look for a hole in the MTU: who is asked, what for, how long, and what is said of it.
 import { describe, expect, test } from 'vitest'
-import { examine } from '../../../src/doctor/checks/all.ts'
 import { lookAtLargePackets, PEERS_ASKED } from '../../../src/doctor/large-packets.ts'
 import type { PeerView } from '../../../src/doctor/node-view.ts'
 import type { LadderPlace } from '../../../src/doctor/rung.ts'
 import type { EchoOptions, EchoResult } from '../../../src/host/echo.ts'
-import { healthy, IPV6_PLACE, look, peer, withIpv6, withStatus } from '../../support/doctor-facts.ts'
-import { expectFinding, type Row } from '../../support/expect-finding.ts'
+import { IPV6_PLACE, peer, withIpv6, withStatus } from '../../support/doctor-facts.ts'
 
 const PLACE: LadderPlace = {
   ...{ underlayFamily: 'IPv4', underlayInterface: 'eth0', underlayMtuBytes: 1500 },
@@ -90,39 +88,5 @@ describe('what came of it', () => {
     await lookAtLargePackets(one, PLACE, { echo })
     const longest = asked.map(({ options: { count, intervalMs = 0, waitMs = 0 } }) => (count - 1) * intervalMs + waitMs)
     expect(2 * Math.max(...longest)).toBeLessThan(2000)
-  })
-})
-
-const looked = (...value: ReturnType<typeof look>[]) => ({ seen: true, value }) as const
-const hole = look(2, { largePasses: false })
-const ROWS: readonly Row[] = [
-  ['large-packets', 'all arrive', healthy(), 'ok', /vanish on the way to 192\.0\.2\.2, 192\.0\.2\.3/],
-  [
-    'large-packets',
-    'some vanish',
-    healthy({ largePackets: looked(hole, look(3)) }),
-    'error',
-    /^large packets to 192\.0\.2\.2 \(10\.244\.2\.0\/24\) vanish: .* those of 1450 bytes are not/,
-  ],
-  ['large-packets', 'told', healthy({ largePackets: looked({ ...hole, limitBytes: 1350 }) }), 'ok', /no large packets/],
-  [
-    'large-packets',
-    'nobody answers',
-    healthy({ largePackets: looked({ ...hole, smallPasses: false }) }),
-    'note',
-    /no peer that was asked answers/,
-  ],
-  ['large-packets', 'ping is missing', healthy({ largePackets: { seen: false, why: 'no ping' } }), 'unseen', /no ping/],
-]
-
-describe('what doctor says', () => {
-  test.each(ROWS)('%s: %s', (id, _what, facts, severity, message) => expectFinding(id, facts, severity, message))
-
-  test('a hole over IPv6 is measured by the same commands, and not mended by cutting', () => {
-    const wide = { ...hole, publicIp: '2001:db8::2', subnet: 'fd00:10:244:2::/64', bytes: 1430 }
-    const [finding] = examine(withIpv6({ largePackets: looked(wide) })).filter(({ check }) => check === 'large-packets')
-    expect(finding?.message).toMatch(/^large packets to 2001:db8::2 .* those of 1430 bytes are not/)
-    expect(finding?.remedy).toMatch(/let ICMPv6 "packet too big" .*; flannelette ping 2001:db8::2 measures it/)
-    expect(finding?.remedy).not.toMatch(/outer-df/)
   })
 })

@@ -27,3 +27,12 @@ test('where nothing can be looked at no address is said to be lost', () => {
   })
   expect(carriesAddress('eth0', ADDRESS)).toBe(true)
 })
+
+test('the host is asked once for all that is asked in one breath, and anew after that', async () => {
+  listing.mockReturnValue({})
+  expect([carriesAddress('eth0', ADDRESS), carriesAddress('eth1', ADDRESS)]).toEqual([false, false])
+  expect(listing).toHaveBeenCalledTimes(1)
+  await Promise.resolve()
+  listing.mockReturnValue({ eth0: [{ address: '192.0.2.1' }] as never })
+  expect(carriesAddress('eth0', ADDRESS)).toBe(true)
+})

@@ -78,11 +78,10 @@ test('the words name the route', () => {
 })
 
 test('a tunnel says by which ways it leads only while there is trouble', () => {
-  const lost = { way: 'none', why: 'gone' } as const
   expect(tunnelWays(['a', 'b'], new Map())).toBeNull()
-  expect([...tunnelWays(['a', 'b'], new Map([['b', lost]]))!]).toEqual([
+  expect([...tunnelWays(['a', 'b'], new Map([['b', 'taken']]))!]).toEqual([
     ['a', { way: 'tunnel', why: '' }],
-    ['b', lost],
+    ['b', { way: 'tunnel', why: 'taken' }],
   ])
 })
 

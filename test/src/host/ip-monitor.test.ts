@@ -2,7 +2,7 @@
 // are played by an event emitter.
 import { EventEmitter } from 'node:events'
 import { beforeEach, expect, test, vi } from 'vitest'
-import { ringOnChanges } from '../../../src/host/ip-monitor.ts'
+import { isElsewhere, isRoute, ringOnChanges, sharedDoorbell } from '../../../src/host/ip-monitor.ts'
 
 class Program extends EventEmitter {
   readonly stdout = new EventEmitter()
@@ -84,4 +84,53 @@ test('lines that need not ring do not, unless one beside them does, or they come
   expect(times).toBe(1)
   programs[0]?.stdout.emit('data', Buffer.from('no 6\nn'))
   expect(times).toBe(2)
+})
+
+test('several listen to one program, each to its own lines; it ends with the last of them and begins with the next', () => {
+  const doorbell = sharedDoorbell(['link', 'route'])
+  const heard: string[] = []
+  const first = doorbell(() => heard.push('first'))
+  const second = doorbell(
+    () => heard.push('second'),
+    (line) => !isRoute(line),
+  )
+  programs[0]?.stdout.emit('data', '10.0.0.0/8 via 192.0.2.9 dev eth0\n')
+  programs[0]?.stdout.emit('data', '2: eth0: <UP>\n')
+  programs[0]?.stderr.emit('data', 'netlink receive error\n')
+  expect([heard.splice(0), programs.length]).toEqual([['first', 'first', 'second', 'first', 'second'], 1])
+  first.stop()
+  programs[0]?.stdout.emit('data', '2: eth0: <UP>\n')
+  expect([heard.splice(0), programs[0]?.killed]).toEqual([['second'], false])
+  second.stop()
+  expect(programs[0]?.killed).toBe(true)
+  doorbell(() => heard.push('third'))
+  programs[1]?.stdout.emit('data', '2: eth0: <UP>\n')
+  expect(heard).toEqual(['third'])
+})
+
+test.each([
+  ['a route', '10.244.2.0/24 via 192.0.2.2 dev eth0 proto 142', true],
+  ['one that is gone', 'Deleted fd00:2::/64 dev eth0 proto static metric 1024 pref medium', true],
+  ['one of another table', 'local 192.0.2.1 dev eth0 table local proto kernel scope host src 192.0.2.1', true],
+  ['a link', '2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc noqueue state UP group default', false],
+  ['an address', 'Deleted 2: eth0    inet 192.0.2.1/24 scope global eth0', false],
+  ['half a line', 'th0: <BROADCAST,MULTICAST,UP> mtu 1500', false],
+])('%s is told from what is none', (_, line, expected) => {
+  expect(isRoute(line)).toBe(expected)
+})
+
+test.each([
+  ['a neighbour of pods', '10.244.1.2 dev cni0 lladdr 0a:58:0a:f4:01:02 REACHABLE', true],
+  ['one that is looked for', '10.244.1.9 dev cni0  INCOMPLETE', true],
+  ['one that is gone', 'Deleted 10.244.1.9 dev cni0  FAILED', true],
+  ['a neighbour of ours', '10.244.2.0 dev flannel.1 lladdr 02:00:00:00:00:02 PERMANENT proto 142', false],
+  ['an FDB entry of ours', 'Deleted 192.0.2.2 dev flannel.1 lladdr 02:00:00:00:00:02 NOARP PERMANENT', false],
+  ['one of a device with a longer name', '10.1.2.0 dev flannel.11 lladdr 02:00:00:00:00:02 PERMANENT', true],
+  ['a route that somebody took over', '10.244.2.0/24 dev eth0 scope link', false],
+  ['a pod’s link', '9: veth1a@if2: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1450 master cni0 state UP', true],
+  ['our link', '3: flannel.1: <BROADCAST,MULTICAST> mtu 1450 qdisc noqueue state DOWN group default', false],
+  ['our link that is gone', 'Deleted 3: flannel.1: <BROADCAST,MULTICAST> mtu 1450 qdisc noop state DOWN', false],
+  ['our address that is gone', 'Deleted 3: flannel.1    inet 10.244.1.0/32 scope global flannel.1', false],
+])('a line of %s', (_, line, elsewhere) => {
+  expect(isElsewhere(line, 'flannel.1')).toBe(elsewhere)
 })

@@ -1,9 +1,9 @@
 // The kernel dataplane when somebody else has been at its device or its entries: what it does, and what it says.
 import { beforeEach, describe, expect, test, vi } from 'vitest'
+import type { ChangeWatchOptions } from '../../../src/host/change-watch.ts'
 import type { LocalVtep } from '../../../src/host/dataplane.ts'
 import { KernelVtep } from '../../../src/host/kernel-vtep.ts'
 import type { DeviceWork } from '../../../src/host/kernel-vtep-device.ts'
-import type { VtepWatchOptions } from '../../../src/host/kernel-vtep-watch.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 import { RecordingLog } from '../../support/recording-log.ts'
 
@@ -20,9 +20,9 @@ vi.mock('../../../src/host/kernel-vtep-device.ts', () => ({
     return host.work
   },
 }))
-vi.mock('../../../src/host/kernel-vtep-watch.ts', () => ({
-  VtepWatch: class {
-    constructor(options: VtepWatchOptions) {
+vi.mock('../../../src/host/change-watch.ts', () => ({
+  ChangeWatch: class {
+    constructor(options: ChangeWatchOptions) {
       host.mend = options.mend
     }
     stop() {}

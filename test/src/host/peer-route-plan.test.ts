@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/wire/prefix.ts'
 import type { RouteInfo } from '../../../src/host/ip.ts'
-import { PeerCount, type PeerRoute, planPeerRoutes, routesTo } from '../../../src/host/peer-route-plan.ts'
+import { allCarried, type PeerRoute, planPeerRoutes, routesTo } from '../../../src/host/peer-route-plan.ts'
 import { peerLease } from '../../support/peer-lease.ts'
 
 const NETWORK = parsePrefix('10.244.0.0/16')!
@@ -112,17 +112,14 @@ describe('a lease', () => {
   })
 })
 
-test('peers of some subnets are counted by either half that crosses, anew for another set or list', () => {
-  const peers = [
-    peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02', 'fd00:0:0:2::/64'),
-    peerLease('10.244.3.0/24', '192.0.2.3', '02:00:00:00:00:03'),
+test('what is pending of all peers is what crosses here', () => {
+  const peers = [peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02', 'fd00:0:0:2::/64')]
+  const subnets = (ipv6Network: typeof NETWORK6 | null) => [
+    ...allCarried(peers, { network: NETWORK, ipv6Network }, 'gone'),
   ]
-  const [both, ipv6] = [new Set(['10.244.2.0/24', 'fd00:0:0:2::/64', '10.244.3.0/24']), new Set(['fd00:0:0:2::/64'])]
-  const dual = { network: NETWORK, ipv6Network: NETWORK6 }
-  const count = new PeerCount()
-  expect([count.of(both, peers, dual), count.of(both, peers, dual)]).toEqual([2, 2])
-  expect([count.of(ipv6, peers, dual), count.of(both, peers.slice(1), dual), count.of(new Set(), peers, dual)]).toEqual(
-    [1, 1, 0],
-  )
-  expect(new PeerCount().of(ipv6, peers, { network: NETWORK, ipv6Network: null })).toBe(0)
+  expect(subnets(null)).toEqual([['10.244.2.0/24', 'gone']])
+  expect(subnets(NETWORK6)).toEqual([
+    ['10.244.2.0/24', 'gone'],
+    ['fd00:0:0:2::/64', 'gone'],
+  ])
 })

@@ -37,7 +37,7 @@ const EXAMPLES: { readonly [K in StepKind]: readonly [Extract<Step, { kind: K }>
       segmentSize: 106,
       errno: 101,
     },
-    '3 packet(s), 318 bytes to 192.0.2.2:8472: failed, errno 101',
+    '3 packets, 318 bytes to 192.0.2.2:8472: failed, errno 101',
   ],
   receive: [
     {
@@ -64,7 +64,7 @@ const EXAMPLES: { readonly [K in StepKind]: readonly [Extract<Step, { kind: K }>
   merge: [{ kind: 'merge', id: 2, into: 1, index: 4 }, 'joins it as number 5'],
   'tun-write': [
     { kind: 'tun-write', id: 1, packets: 5, bytes: 530, gsoType: 5, gsoSize: 64, errno: 0 },
-    '5 packet(s) into the TUN, a UDP super-packet to be cut at 64',
+    '5 packets into the TUN, a UDP super-packet to be cut at 64',
   ],
   drop: [{ kind: 'drop', id: 1, direction: 'outbound', reason: 'no-route', at: 0, length: 84 }, 'dropped: no-route'],
   'icmp-answer': [
@@ -78,6 +78,17 @@ describe('a step in words', () => {
     const [step, sentence] = EXAMPLES[kind]
     const { number } = STEPS[kind]
     expect(explainStep(step)).toBe(`${number === 0 ? ' ' : number} ${kind.padEnd(12)} ${sentence}`)
+  })
+
+  it.each([
+    [1, 'TCPv4'],
+    [0x81, 'TCPv4'],
+    [4, 'TCPv6'],
+    [5, 'UDP'],
+    [9, 'type 9'],
+  ])('names the kind of a super-packet: %i', (gsoType, name) => {
+    const write: Step = { kind: 'tun-write', id: 1, packets: 1, bytes: 1500, gsoType, gsoSize: 1398, errno: 0 }
+    expect(explainStep(write)).toContain(` 1 packet into the TUN, a ${name} super-packet to be cut at 1398`)
   })
 
   it('says that no lease covers a destination', () => {

@@ -7,8 +7,8 @@ import {
   type ChainListing,
   chainsOf,
   chainText,
+  planRepair,
   printedForm,
-  repair,
   seatsInListing,
 } from '../../../../src/host/firewall/iptables-text.ts'
 import { masqueradeRules } from '../../../../src/host/firewall/rules.ts'
@@ -69,11 +69,11 @@ const foreignOf = ({ hook }: ChainListing) => hook.filter((line) => FOREIGN.incl
 test('whatever was there, one step makes it right, a second finds nothing, and foreign rules stay in their order', () => {
   fc.assert(
     fc.property(anyListing, (present) => {
-      const after = restored(present, repair(PLACE, WANTED, present).lines)
+      const after = restored(present, planRepair(PLACE, WANTED, present).lines)
       expect(after.chain).toEqual(WANTED.rules)
       expect(after.hook.filter((line) => !FOREIGN.includes(line))).toEqual([WANTED.jump])
       expect(foreignOf(after)).toEqual(foreignOf(present))
-      expect(repair(PLACE, WANTED, after)).toEqual({ faults: [], lines: [] })
+      expect(planRepair(PLACE, WANTED, after)).toEqual({ faults: [], lines: [] })
     }),
   )
 })
@@ -83,9 +83,9 @@ test('removal takes what carries our name, and a second one finds nothing', () =
     fc.property(anyListing, (present) => {
       // Without a wish for rules, those without a comment cannot be told from anybody's.
       const named = { ...present, hook: present.hook.filter((line) => !OLDEST.includes(line)) }
-      const after = restored(named, repair(PLACE, null, named).lines)
+      const after = restored(named, planRepair(PLACE, null, named).lines)
       expect(after).toEqual({ hook: foreignOf(named), chain: null })
-      expect(repair(PLACE, null, after)).toEqual({ faults: [], lines: [] })
+      expect(planRepair(PLACE, null, after)).toEqual({ faults: [], lines: [] })
     }),
   )
 })
@@ -94,14 +94,14 @@ test('what a program prints in words of its own is right once it was seen, and w
   const other = (line: string) => line.replace('0x4000/0x4000', '0x4000/0x00004000')
   const written = restored(
     { hook: [...FOREIGN], chain: null },
-    repair(PLACE, WANTED, { hook: FOREIGN, chain: null }).lines,
+    planRepair(PLACE, WANTED, { hook: FOREIGN, chain: null }).lines,
   )
   const present = { hook: written.hook, chain: written.chain!.map(other) }
-  expect(repair(PLACE, WANTED, present).faults).toHaveLength(1)
+  expect(planRepair(PLACE, WANTED, present).faults).toHaveLength(1)
   const printed = printedForm(PLACE, WANTED, present)
-  expect(repair(PLACE, WANTED, present, printed)).toEqual({ faults: [], lines: [] })
+  expect(planRepair(PLACE, WANTED, present, printed)).toEqual({ faults: [], lines: [] })
   const changed = { ...present, chain: present.chain.toReversed() }
-  expect(repair(PLACE, WANTED, changed, printed).faults).toHaveLength(1)
+  expect(planRepair(PLACE, WANTED, changed, printed).faults).toHaveLength(1)
   expect(printedForm(PLACE, WANTED, { ...present, chain: present.chain.slice(1) })).toBeNull()
 })
 
@@ -122,11 +122,11 @@ describe('a fault is told', () => {
     ['no jump', { ...right, hook: FOREIGN }, 'POSTROUTING does not lead to FLANNEL-POSTRTG'],
     ['two jumps', { ...right, hook: [WANTED.jump, ...right.hook] }, 'POSTROUTING has 1 left-over rules of ours'],
   ])('%s', (_, present, fault) => {
-    expect(repair(PLACE, WANTED, present).faults).toContain(fault)
+    expect(planRepair(PLACE, WANTED, present).faults).toContain(fault)
   })
 
   test('none where all is right', () => {
-    expect(repair(PLACE, WANTED, right)).toEqual({ faults: [], lines: [] })
+    expect(planRepair(PLACE, WANTED, right)).toEqual({ faults: [], lines: [] })
   })
 })
 
@@ -139,14 +139,14 @@ describe('several daemons on one host', () => {
     ['first', PLACE, WANTED],
     ['second', SECOND.masquerade, OTHERS],
   ] as const)('the %s one finds its rules right beside those of the other', (_, place, text) => {
-    expect(repair(place, text, { hook, chain: text.rules })).toEqual({ faults: [], lines: [] })
+    expect(planRepair(place, text, { hook, chain: text.rules })).toEqual({ faults: [], lines: [] })
   })
 
   test.each([
     ['first', PLACE, WANTED],
     ['second', SECOND.masquerade, OTHERS],
   ] as const)('the %s one takes away its own jump and chain alone', (_, place, text) => {
-    const { lines } = repair(place, null, { hook, chain: text.rules })
+    const { lines } = planRepair(place, null, { hook, chain: text.rules })
     expect(lines).toEqual([`:${place.chain} - [0:0]`, text.jump.replace('-A', '-D'), `-X ${place.chain}`])
   })
 

@@ -1,4 +1,4 @@
-// What iperf3 prints, read back; and what the lab refuses to measure.
+// What iperf3 prints, read back; and what is refused before it is started.
 import { describe, expect, test } from 'vitest'
 import {
   type IperfOptions,
@@ -8,7 +8,6 @@ import {
   serverReason,
   summarize,
 } from '../../../src/lab/iperf.ts'
-import { type PingOptions, ping } from '../../../src/lab/ping.ts'
 
 describe('an iperf3 report', () => {
   test('of TCP is the receiver’s account', () => {
@@ -69,14 +68,6 @@ describe('before anything is started', () => {
   ])('a measurement with %o is refused', async (options, words) => {
     const refusal = { code: 'usage', oneLine: expect.stringMatching(words) }
     await expect(iperf(nobody, nobody, options)).rejects.toMatchObject(refusal)
-  })
-
-  test.each<[PingOptions, RegExp]>([
-    [{ count: 0 }, /^--count 0 .*1 to 10000/],
-    [{ sizeBytes: 65_508 }, /^--size 65508 .*0 to 65507/],
-  ])('a ping with %o is refused', async (options, words) => {
-    const refusal = { code: 'usage', oneLine: expect.stringMatching(words) }
-    await expect(ping(nobody, nobody, options)).rejects.toMatchObject(refusal)
   })
 })
 

@@ -1,8 +1,62 @@
-// Rules of others that give packets from pod to pod another source, told from those that do not.
+// What doctor says of what stands between subnet.env and the pods: bridges, CNI, a container engine, and rules of others that
+// give packets from pod to pod another source, told from those that do not.
 import { describe, expect, test } from 'vitest'
-import { POD_CHECKS } from '../../../src/doctor/checks/pods.ts'
-import { healthy, withNode } from '../../support/doctor-facts.ts'
-import { expectFinding } from '../../support/expect-finding.ts'
+import { POD_CHECKS } from '../../../../src/doctor/checks/pods.ts'
+import { bridge, healthy, links, withNode } from '../../../support/doctor-facts.ts'
+import { expectFinding, type Row } from '../../../support/expect-finding.ts'
+
+const ROWS: readonly Row[] = [
+  [
+    'bridge-address',
+    'of a former subnet',
+    healthy({ links: links(bridge('cni0', '10.244.8.1/24')) }),
+    'error',
+    /cni0 has 10\.244\.8\.1\/24, but the subnet of this node is 10\.244\.1\.0\/24/,
+  ],
+  [
+    'subnet-twice',
+    'two bridges',
+    healthy({ links: links(bridge('docker0', '10.244.1.1/24')) }),
+    'error',
+    /two interfaces cover .* cni0 .* docker0/,
+  ],
+  [
+    'cni-order',
+    'another first',
+    healthy({
+      cniConfigs: [
+        { file: '05-other.conf', types: ['bridge'] },
+        { file: '10-flannel.conflist', types: ['flannel'] },
+      ],
+    }),
+    'error',
+    /05-other\.conf \(bridge\), then 10-flannel/,
+  ],
+  [
+    'cni-order',
+    'none of ours',
+    healthy({ cniConfigs: [{ file: 'x.conf', types: ['ptp'] }] }),
+    'note',
+    /no CNI config names/,
+  ],
+  ['cni-order', 'empty', healthy({ cniConfigs: [] }), 'note', /no config/],
+  [
+    'engine-options',
+    'old',
+    healthy({ engineOptions: { path: '/run/o', text: 'DOCKER_OPTS="--bip=10.244.8.1/24"' } }),
+    'error',
+    /--bip=10\.244\.8\.1\/24, but the subnet of this node is 10\.244\.1\.0/,
+  ],
+  [
+    'engine-options',
+    'an engine started before',
+    healthy({ links: links(bridge('docker0', '172.17.0.1/16')) }),
+    'warning',
+    /docker0 has 172\.17\.0\.1\/16/,
+  ],
+]
+
+test.each(ROWS)('%s: %s', (id, _what, facts, severity, message) => expectFinding(id, facts, severity, message))
 
 const ID = 'pods-masqueraded'
 const rules = (...lines: string[]) => ({ seen: true, value: lines.map((line) => `-A POSTROUTING ${line}`) }) as const

@@ -1,9 +1,7 @@
-// What doctor and ping read: firewall listings, outputs of programs.
+// Firewall listings as doctor reads them: which packets chains let pass, and which they drop.
 import { describe, expect, test } from 'vitest'
 import { parseIpv6Prefix, parsePrefix } from '../../../dataplane/index.ts'
-import { optionOf } from '../../../src/daemon/daemon-words.ts'
 import { admitsPort, chainsOfIptables, chainsOfNft, dropsPort, forwards } from '../../../src/doctor/firewall-chains.ts'
-import { parseManaged, parsePorts } from '../../../src/doctor/program-output.ts'
 
 const NETWORK = parsePrefix('10.244.0.0/16')!
 const DEVICES = ['flannel.1', 'cni0']
@@ -127,44 +125,4 @@ describe('nftables', () => {
     expect(read(own, chain('forward', 'drop', { family: 'bridge' }))).toEqual([])
     expect(chainsOfNft(JSON.stringify({ nftables: [own] }), 'iptables', false)).toHaveLength(1)
   })
-})
-
-test('ss: who holds which UDP port, also the kernel', () => {
-  const text = [
-    'UNCONN 0      0      192.0.2.1:8472 0.0.0.0:*    users:(("node",pid=26,fd=22),("node",pid=26,fd=23),("ip",pid=31,fd=22))',
-    'UNCONN 0      0      0.0.0.0:8472 0.0.0.0:*',
-    'UNCONN 0      0      [::]:53 [::]:*    users:(("named",pid=7,fd=5))',
-    '',
-  ].join('\n')
-  expect(parsePorts(text)).toEqual([
-    {
-      port: 8472,
-      address: '192.0.2.1',
-      holders: [
-        { pid: 26, program: 'node' },
-        { pid: 31, program: 'ip' },
-      ],
-    },
-    { port: 8472, address: '0.0.0.0', holders: [] },
-    { port: 53, address: '[::]', holders: [{ pid: 7, program: 'named' }] },
-  ])
-})
-
-test('nmcli and networkctl: who manages what', () => {
-  const nmcli = 'eth0:connected\nflannel.1:unmanaged\ncni0:connected (externally)\n'
-  const networkctl = '  1 lo        loopback carrier  unmanaged\n  2 flannel.1 none     routable configured\n'
-  expect(parseManaged(nmcli, networkctl)).toEqual([
-    { device: 'eth0', by: 'NetworkManager' },
-    { device: 'cni0', by: 'NetworkManager' },
-    { device: 'flannel.1', by: 'systemd-networkd' },
-  ])
-})
-
-test.each([
-  [['node', 'main.js', 'run', '--docker-opts-file', '/a', '--iface', 'eth0'], '/a'],
-  [['run', '-docker-opts-file=/b=c'], '/b=c'],
-  [['run', '--docker-opts-file'], null],
-  [['run', '--docker-opts-files=/d', 'docker-opts-file'], null],
-])('a command line: %j gives the flag %j', (words, value) => {
-  expect(optionOf(words, 'docker-opts-file')).toBe(value)
 })

@@ -218,6 +218,23 @@ describe('routes that a former run left', () => {
     expect(clock.timers).toBe(0)
   })
 
+  test.each([
+    ['could not be looked at', (table: FakeRouteTable, on: boolean) => void (table.broken = on)],
+    ['were not let go', (table: FakeRouteTable, on: boolean) => void (table.frozen = on)],
+  ])('that %s go with a later change, and are not looked for again after that', async (_what, hinder) => {
+    const { routing, table, log } = await node(new FakeDataplane(), { ...LOCAL, directRouting: false })
+    table.routes = [LEFT]
+    hinder(table, true)
+    expect(await routing.replacePeers([NEAR], 'test')).toBe(1)
+    expect([table.lines, log.of('routes-unreadable').length]).toEqual([[TO_NEAR], table.broken ? 1 : 0])
+    hinder(table, false)
+    await routing.replacePeers([NEAR, FAR], 'test')
+    expect(table.lines).toEqual([])
+    const { looks } = table
+    await routing.replacePeers([NEAR], 'test')
+    expect(table.looks).toBe(looks)
+  })
+
   test('are not touched before the first peers are known', async () => {
     const { table, changed } = await node()
     table.routes = [LEFT]

@@ -195,8 +195,10 @@ export function forwardingEntries(peers: readonly Lease[], local: EntriesEnd): F
   const known = knownEntries.get(local) ?? new WeakMap<Lease, readonly ForwardingEntry[]>()
   knownEntries.set(local, known)
   return peers.flatMap((peer) => {
-    let entries = known.get(peer)
-    if (entries === undefined) known.set(peer, (entries = entriesOf(peer, local)))
+    const before = known.get(peer)
+    if (before !== undefined) return before
+    const entries = entriesOf(peer, local)
+    known.set(peer, entries)
     return entries
   })
 }

@@ -219,15 +219,15 @@ describe('routes that a former run left', () => {
   })
 
   test.each([
-    ['could not be looked at', (table: FakeRouteTable, on: boolean) => void (table.broken = on)],
-    ['were not let go', (table: FakeRouteTable, on: boolean) => void (table.frozen = on)],
-  ])('that %s go with a later change, and are not looked for again after that', async (_what, hinder) => {
+    ['could not be looked at', 'broken'],
+    ['were not let go', 'frozen'],
+  ] as const)('that %s go with a later change, and are not looked for again after that', async (_what, hindrance) => {
     const { routing, table, log } = await node(new FakeDataplane(), { ...LOCAL, directRouting: false })
     table.routes = [LEFT]
-    hinder(table, true)
+    table[hindrance] = true
     expect(await routing.replacePeers([NEAR], 'test')).toBe(1)
-    expect([table.lines, log.of('routes-unreadable').length]).toEqual([[TO_NEAR], table.broken ? 1 : 0])
-    hinder(table, false)
+    expect([table.lines, log.of('routes-unreadable').length]).toEqual([[TO_NEAR], hindrance === 'broken' ? 1 : 0])
+    table[hindrance] = false
     await routing.replacePeers([NEAR, FAR], 'test')
     expect(table.lines).toEqual([])
     const { looks } = table

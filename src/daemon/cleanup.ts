@@ -17,7 +17,7 @@ import { holdFileLock } from '../store/file-lock.ts'
 import { publishedFiles } from './published-subnet.ts'
 import { IDENTITY_DIRECTORY, readIdentities } from './running-daemons.ts'
 import { sweepRuntime } from './runtime-sweep.ts'
-import { abandonedSeats, inUseBy, readSeats, SEAT_DIRECTORY, withoutNewSeats } from './seats.ts'
+import { abandonedSeats, closeSeats, inUseBy, readSeats, SEAT_DIRECTORY } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 import { TOLD_PEERS_FILE } from './told-peers.ts'
 
@@ -110,21 +110,19 @@ export async function runCleanup(options: CleanupOptions, { steps }: CleanupPlan
   const failures: unknown[] = []
   const runtime = dirname(seatDirectory)
   const isFresh = !isDirectory(runtime)
+  // Where nothing can be written nobody takes a seat either.
+  const reopen = await closeSeats(seatDirectory).catch(() => null)
   try {
-    const taken = await withoutNewSeats(seatDirectory, async () => {
-      const now = new Set((await leftNow(options)).steps.map(stepText))
-      // Locks that were abandoned may have been taken again, and our own is in the way of its directory: both come last.
-      const isLast = (step: CleanupStep) => step.kind === 'directory' || isRuntimeFile(step, options)
-      return takeAll(
-        steps.filter((step) => !isLast(step) && now.has(stepText(step))),
-        options,
-      )
-    })
-    failures.push(...taken)
+    const now = new Set((await leftNow(options)).steps.map(stepText))
+    // Locks that were abandoned may have been taken again, and our own is in the way of its directory: both come last.
+    const isLast = (step: CleanupStep) => step.kind === 'directory' || isRuntimeFile(step, options)
+    const first = steps.filter((step) => !isLast(step) && now.has(stepText(step)))
+    failures.push(...(await takeAll(first, options)))
     rmSync(lockOf(options), { force: true })
   } finally {
+    reopen?.()
     release()
-    await sweepRuntime(identityDirectory, seatDirectory)
+    await sweepRuntime(identityDirectory, seatDirectory).catch((error: unknown) => failures.push(error))
     if (isFresh) removeEmptyDirectory(runtime)
   }
   const directories = steps.filter(({ kind }) => kind === 'directory')

@@ -1,4 +1,5 @@
 // What cleanup takes for ours, on a host of the test's own that runs no daemon.
+import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
 import { parsePrefix } from '../../dataplane/wire/prefix.ts'
@@ -104,6 +105,21 @@ test('nothing is taken while a daemon is just starting, of which nobody knows wh
   await expect(runCleanup(host, plan)).rejects.toMatchObject({ code: 'device-busy' })
   expect(existsSync(identity)).toBe(true)
   expect(devices()).toContain('flannel.9')
+})
+
+test('on a read-only /run, where nobody can take a seat, all is taken away without one', async () => {
+  const { host, devices } = await leftHost()
+  const run = temporaryDirectory()
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'tmpfs', run])
+  onTestFinished(() => void execFileSync('umount', [run]))
+  const readOnly = {
+    ...host,
+    identityDirectory: `${run}/flannelette/identity`,
+    seatDirectory: `${run}/flannelette/seats`,
+  }
+  await runCleanup(readOnly, await planCleanup(readOnly))
+  expect(existsSync(host.stateDirectory)).toBe(false)
+  expect(devices()).not.toContain('flannel.9')
 })
 
 test('what a killed daemon noted in /run goes, with the directories', async () => {

@@ -60,6 +60,8 @@ export class UserspaceDataplane implements Dataplane {
   /** A former run has left the kernel's VTEP under our device's name. */
   #replacesVtep = false
   #sockets: UnderlaySockets | null = null
+  /** Resolves when no move is under way. */
+  #moved: Promise<void> = Promise.resolve()
   /** A move has failed half-way: there are no workers until the next one. */
   #standsStill = false
   #peers: readonly Lease[] = []
@@ -156,7 +158,9 @@ export class UserspaceDataplane implements Dataplane {
    * New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones.
    */
   moveUnderlay(local: LocalVtep): Promise<void> {
-    return this.#turns.take(() => this.#moveNow(local)).finally(() => this.#watch?.ring())
+    const done = this.#turns.take(() => this.#moveNow(local)).finally(() => this.#watch?.ring())
+    this.#moved = done.catch(() => {})
+    return done
   }
 
   async #moveNow(local: LocalVtep): Promise<void> {
@@ -169,7 +173,7 @@ export class UserspaceDataplane implements Dataplane {
       this.#local = local
       this.#presence.forget()
       await this.#startWorkers(local, opened)
-      await this.replacePeers(this.#peers, 'underlay moved')
+      await this.#replaceNow(this.#peers)
       this.#standsStill = false
     } catch (error) {
       this.#standsStill = true
@@ -213,6 +217,11 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
+    await this.#moved // in between there are no workers to take them
+    return this.#replaceNow(peers)
+  }
+
+  async #replaceNow(peers: readonly Lease[]): Promise<number> {
     if (this.#workers === null || this.#local === null) throw new Error('the dataplane is not started')
     this.#peers = peers
     this.#watch?.ring() // others' routes may be in the way of new ones

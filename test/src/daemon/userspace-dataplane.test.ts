@@ -16,6 +16,7 @@ const host = vi.hoisted(() => ({ said: [] as string[], startsWorkers: true, take
 vi.mock('../../../dataplane/index.ts', async (original) => {
   const start = async ({ underlayAddress }: { underlayAddress: number }) => {
     host.underlay = underlayAddress
+    await new Promise((resolve) => setImmediate(resolve))
     if (!host.startsWorkers) throw new Error('no worker can be started')
     host.said.push('workers')
     return {
@@ -104,6 +105,15 @@ test('a move stops the old workers before their sockets go, and begins on new on
   await dataplane.moveUnderlay(MOVED)
   expect(host.said).toEqual(['sockets', 'no workers', 'no sockets', 'workers'])
   expect([pending(), dataplane.impairment()]).toEqual([{}, null])
+})
+
+test('peers that change during a move are taken once it is over', async () => {
+  const { dataplane, pending } = await forwarding()
+  const moved = dataplane.moveUnderlay(MOVED)
+  await expect.poll(() => host.said).toContain('no workers')
+  expect(await dataplane.replacePeers([], 'a peer left')).toBe(7)
+  await moved
+  expect([host.said, pending()]).toEqual([['sockets', 'no workers', 'no sockets', 'workers'], {}])
 })
 
 test('after a move that failed half-way nothing is sent: every peer is pending, until one succeeds', async () => {

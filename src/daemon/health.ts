@@ -5,6 +5,7 @@ import type { Dataplane } from '../host/dataplane.ts'
 import { UNDERLAY_GONE } from '../host/pending.ts'
 import { nameOf } from '../lease/lease.ts'
 import type { NodeAgent } from './node-agent.ts'
+import { pendingInWords } from './pending-peers.ts'
 
 export interface HealthCheck {
   readonly name: 'event-loop' | 'start' | 'lease' | 'device' | 'peers'
@@ -131,7 +132,7 @@ export class HealthWatch {
     return [
       ...storeNotes(store, manager !== null),
       ...(manager?.state === 'suspect' ? ['the lease is not confirmed by the store'] : []),
-      ...(pending > 0 ? [`${pending} peers are pending`] : []),
+      ...(pending > 0 ? [pendingInWords(pending)] : []),
       ...(peers.isBehind ? ['the dataplane has not taken the latest peers, it is tried again'] : []),
       ...(lacksUnderlay && this.#dataplane.impairment() === null ? [UNDERLAY_GONE] : []),
       ...(this.#agent.hostProblem === null ? [] : [this.#agent.hostProblem]),

@@ -6,6 +6,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 
 /** How long a program that ended is left alone, milliseconds. */
 const RESTART_MS = 5000
+/** After this a program that was started listens, also on a busy host, milliseconds: nothing says when it begins to. */
+const DEAF_MS = 2000
 
 export interface Doorbell {
   stop(): void
@@ -57,18 +59,26 @@ function listen(objects: readonly string[], hear: Hear): Doorbell {
   let child: ChildProcess | null = null
   let timer: NodeJS.Timeout | null = null
   let stopped = false
-  const again = () => {
-    if (stopped || timer !== null) return
-    timer = setTimeout(() => {
-      timer = null
-      start()
-      hear(null) // for what happened meanwhile
-    }, RESTART_MS)
+  const later = (delayMs: number, work: () => void) => {
+    if (stopped) return
+    if (timer !== null) clearTimeout(timer)
+    timer = setTimeout(work, delayMs)
     timer.unref()
   }
+  const again = () => {
+    later(RESTART_MS, () => {
+      start()
+      hear(null) // for what happened meanwhile
+    })
+  }
   const start = () => {
+    later(DEAF_MS, () => hear(null)) // for what happened before it listened
     const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', ...objects]
-    child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'pipe'] })
+    try {
+      child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'pipe'] })
+    } catch {
+      return again() // as without memory for another process
+    }
     child.stderr?.on('data', () => hear(null))
     // Half a line at an end of the text is taken for one that concerns: better once too often.
     child.stdout?.on('data', (text: Buffer) => hear(String(text).split('\n').filter(Boolean)))

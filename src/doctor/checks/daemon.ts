@@ -1,6 +1,7 @@
 // Checks of the daemon by what it says of itself: whether it runs, what it drops, whom it does not use.
 import type { DropReason } from '../../../dataplane/index.ts'
 import { dropCounts } from '../../daemon/drop-counts.ts'
+import { pendingInWords } from '../../daemon/pending-peers.ts'
 import type { DaemonStatus } from '../../daemon/status-file.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
@@ -180,7 +181,7 @@ const peers: Check = {
     const pending =
       status.pendingPeers === 0
         ? []
-        : [warning(`${status.pendingPeers} peers are pending`, 'flannelette status names them and why')]
+        : [warning(pendingInWords(status.pendingPeers), 'flannelette status names them and why')]
     const all = [...shortened(leftOut), ...shortened(conflicts), ...pending]
     return all.length === 0 ? [ok(`${status.peers.length} peers, all in use`)] : all
   },

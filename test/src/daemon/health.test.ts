@@ -40,7 +40,7 @@ test('a node is not ready before all peers were programmed, and stays ready when
   const health = watchOf(node)
   node.dataplane.waiting = new Map([['10.244.2.0/24', 'no buffer space']])
   expect(failing(health)).toEqual(['peers'])
-  expect(health.look().notes).toEqual(['1 peers are pending'])
+  expect(health.look().notes).toEqual(['1 peer is pending'])
   expect(node.agent.state).toBe('degraded')
   node.dataplane.waiting = new Map()
   expect(failing(health)).toEqual([])

@@ -25,9 +25,11 @@ export function removeEmptyDirectory(path: string): boolean {
     rmdirSync(path)
     return true
   } catch (error) {
+    // Asked for: of what is not there a read-only file system says EROFS.
+    if (statSync(path, { throwIfNoEntry: false }) === undefined) return true
     const { code = '' } = error as NodeJS.ErrnoException
-    if (!['ENOTEMPTY', 'ENOENT', 'EBUSY'].includes(code)) throw error
-    return code === 'ENOENT'
+    if (!['ENOTEMPTY', 'EBUSY'].includes(code)) throw error
+    return false
   }
 }
 

@@ -3,7 +3,8 @@ import { createInterface } from 'node:readline/promises'
 import { Command } from 'commander'
 import { DEFAULT_STATE_DIRECTORY } from '../config/flag-table.ts'
 import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
-import { type CleanupPlan, planCleanup, runCleanup, stepText } from '../daemon/cleanup.ts'
+import { counted } from '../counted.ts'
+import { type CleanupPlan, type CleanupStep, planCleanup, runCleanup, stepText } from '../daemon/cleanup.ts'
 import { FlanneletteError } from '../errors.ts'
 import { labAround } from '../lab/inside.ts'
 
@@ -52,9 +53,14 @@ export function cleanupCommand(): Command {
         return void process.stdout.write(plan.steps.map((step) => `${stepText(step)}\n`).join(''))
       if (plan.steps.length === 0) return void process.stderr.write('nothing of flannelette is on this host\n')
       if (flags.yes !== true && !(await agreed(plan))) return
-      await runCleanup(options, plan)
-      process.stderr.write(`removed: ${plan.steps.length} things of flannelette\n`)
+      const left = await runCleanup(options, plan)
+      const removed = counted(plan.steps.length - left.length, 'thing')
+      process.stderr.write(`removed: ${removed} of flannelette\n${left.map(leftText).join('')}`)
     })
+}
+
+function leftText(step: CleanupStep): string {
+  return `left out, since the host has changed meanwhile: ${stepText(step)}\n`
 }
 
 /** @throws FlanneletteError `usage` where nobody can be asked */

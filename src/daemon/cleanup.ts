@@ -17,7 +17,7 @@ import { holdFileLock } from '../store/file-lock.ts'
 import { publishedFiles } from './published-subnet.ts'
 import { IDENTITY_DIRECTORY, readIdentities } from './running-daemons.ts'
 import { sweepRuntime } from './runtime-sweep.ts'
-import { abandonedSeats, inUseBy, readSeats, SEAT_DIRECTORY, withoutNewSeats } from './seats.ts'
+import { abandonedSeats, closeSeats, inUseBy, readSeats, SEAT_DIRECTORY } from './seats.ts'
 import { StateDirectory } from './state-directory.ts'
 import { TOLD_PEERS_FILE } from './told-peers.ts'
 
@@ -100,36 +100,39 @@ async function leftNow(options: CleanupOptions): Promise<CleanupPlan> {
 /**
  * Takes those of the steps that would be planned now as well: what a daemon that was started meanwhile uses is not left
  * behind any more. While they are taken nobody is given a seat. One that fails keeps none of the others from being taken.
+ * Resolves with those that were not taken.
  * @throws FlanneletteError `device-busy` when a daemon was started meanwhile on this state directory, or one that nothing
  * is known of; else that of the first step that failed
  */
-export async function runCleanup(options: CleanupOptions, { steps }: CleanupPlan): Promise<void> {
+export async function runCleanup(options: CleanupOptions, { steps }: CleanupPlan): Promise<readonly CleanupStep[]> {
   const { identityDirectory, seatDirectory } = runtimeOf(options)
   const release = isDirectory(options.stateDirectory) ? await holdFileLock(lockOf(options), 0) : () => {}
   if (release === null) throw running(pidIn(options.stateDirectory))
   const failures: unknown[] = []
+  // Locks that were abandoned may have been taken again, and our own is in the way of its directory: both come last.
+  const isLast = (step: CleanupStep) => step.kind === 'directory' || isRuntimeFile(step, options)
+  const left: CleanupStep[] = []
   const runtime = dirname(seatDirectory)
   const isFresh = !isDirectory(runtime)
+  // Where nothing can be written nobody takes a seat either.
+  const reopen = await closeSeats(seatDirectory).catch(() => null)
   try {
-    const taken = await withoutNewSeats(seatDirectory, async () => {
-      const now = new Set((await leftNow(options)).steps.map(stepText))
-      // Locks that were abandoned may have been taken again, and our own is in the way of its directory: both come last.
-      const isLast = (step: CleanupStep) => step.kind === 'directory' || isRuntimeFile(step, options)
-      return takeAll(
-        steps.filter((step) => !isLast(step) && now.has(stepText(step))),
-        options,
-      )
-    })
-    failures.push(...taken)
+    const now = new Set((await leftNow(options)).steps.map(stepText))
+    const isTaken = (step: CleanupStep) => now.has(stepText(step))
+    const first = steps.filter((step) => !isLast(step))
+    left.push(...first.filter((step) => !isTaken(step)))
+    failures.push(...(await takeAll(first.filter(isTaken), options)))
     rmSync(lockOf(options), { force: true })
   } finally {
+    reopen?.()
     release()
-    await sweepRuntime(identityDirectory, seatDirectory)
+    await sweepRuntime(identityDirectory, seatDirectory).catch((error: unknown) => failures.push(error))
     if (isFresh) removeEmptyDirectory(runtime)
   }
   const directories = steps.filter(({ kind }) => kind === 'directory')
   failures.push(...(await takeAll(directories, options)))
   if (failures.length > 0) throw failures[0]
+  return [...left, ...steps.filter((step) => isLast(step) && 'path' in step && existsSync(step.path))]
 }
 
 /** Locks that daemons hold as long as they live: they go under that very lock, or not at all. */

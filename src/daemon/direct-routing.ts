@@ -38,6 +38,8 @@ export class DirectRouting extends ChosenDataplane {
   })
   #lookout: Lookout | null = null
   readonly #turns = new Turns()
+  /** Whether what a former run with direct routing left is gone. */
+  #cleared = false
   #stopped = false
 
   constructor(inner: Dataplane, tools: RouteTools) {
@@ -154,6 +156,7 @@ export class DirectRouting extends ChosenDataplane {
   }
 
   async #keep(wanted: readonly PeerRoute[]): Promise<void> {
+    if (!this.#wanted) return this.#clear()
     const states = (await this.#routes?.keep(wanted)) ?? new Map<string, RouteState>()
     const ways = new Map<string, PeerWay>()
     for (const subnet of (this.#peers ?? []).flatMap((peer) => this.#carried(peer))) {
@@ -163,6 +166,16 @@ export class DirectRouting extends ChosenDataplane {
     }
     this.#tell(ways)
     this.#ways = ways
+  }
+
+  /** Without direct routing nobody makes such routes: once gone, each change of a peer is spared a look at the table. */
+  async #clear(): Promise<void> {
+    if (this.#cleared) return
+    try {
+      this.#cleared = (await this.#routes?.remove()) ?? true
+    } catch (error) {
+      this.#tools.log.warn('routes-unreadable', `routes of a former run stay for now: ${(error as Error).message}`)
+    }
   }
 
   /** Its subnets that this dataplane is to reach. */
@@ -175,7 +188,6 @@ export class DirectRouting extends ChosenDataplane {
   }
 
   #tell(ways: ReadonlyMap<string, PeerWay>): void {
-    if (!this.#wanted) return
     for (const [subnet, { way, why }] of ways) {
       if ((this.#ways.get(subnet)?.way ?? 'tunnel') === way) continue
       const how = way === 'direct' ? 'past the tunnel, by a route' : 'through the tunnel'

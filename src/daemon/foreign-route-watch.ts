@@ -42,8 +42,8 @@ export class ForeignRouteWatch {
   readonly #options: ForeignRouteWatchOptions
   /** Of the last look that came to its end, as the next two. */
   #lists: RouteLists | null = null
-  /** The routes that it was about, in words. */
-  #suspected = ''
+  /** The routes that it was about, in words; `null` when `ip` may have told of others. */
+  #suspected: string | null = ''
   #peers: readonly Lease[] = []
   #subnets: readonly string[] = []
   #partTaken: ReadonlyMap<string, string> = new Map()
@@ -69,16 +69,17 @@ export class ForeignRouteWatch {
    */
   async look(local: LocalVtep, peers: readonly Lease[]): Promise<boolean> {
     try {
-      const lists = (this.#options.lists ?? readLists)(local)
+      const read = this.#options.lists ?? readLists
+      const lists = read(local)
       const { ipv4, ipv6 } = this.#lists ?? {}
       if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return true
       const suspects = suspectsIn(lists, local)
-      // In the list of IPv6 the kernel counts who uses a route as well: another text, and the same routes.
-      const suspected = suspects
-        .map(({ prefix, gateway, device }) => `${formatPrefix(prefix)} ${gateway} ${device}`)
-        .join()
+      const suspected = inWords(suspects)
       if (suspected !== this.#suspected || peers !== this.#peers) {
+        this.#lists = null
+        this.#suspected = null
         this.#settle(peers, local, await this.#find(suspects, local, peers))
+        if (inWords(suspectsIn(read(local), local)) !== suspected) return false
       }
       this.#suspected = suspected
       this.#lists = lists
@@ -109,6 +110,11 @@ export class ForeignRouteWatch {
 }
 
 type Suspect = ListedRoute & PlacedRoute
+
+/** In the list of IPv6 the kernel counts who uses a route as well: another text, and the same routes. */
+function inWords(suspects: readonly Suspect[]): string {
+  return suspects.map(({ prefix, gateway, device }) => `${formatPrefix(prefix)} ${gateway} ${device}`).join()
+}
 
 /** Listed routes that are more specific than ours: whose they are the lists do not tell. */
 function suspectsIn({ ipv4, ipv6 }: RouteLists, local: LocalVtep): Suspect[] {

@@ -185,18 +185,29 @@ export function withinNetworks(leases: readonly Lease[], { network, ipv6Network 
     .filter(({ subnet, ipv6Subnet }) => subnet !== null || ipv6Subnet !== null)
 }
 
+type EntriesEnd = TunnelEnd & { readonly port: number; readonly vni: number }
+
+/** By our own end and the lease, neither of which ever changes: one change is a look at ten thousand. */
+const knownEntries = new WeakMap<EntriesEnd, WeakMap<Lease, readonly ForwardingEntry[]>>()
+
 /** Table entries for peers that `selectPeers` let through. All nodes of a network share port and VNI. */
-export function forwardingEntries(
-  peers: readonly Lease[],
-  local: TunnelEnd & { readonly port: number; readonly vni: number },
-): ForwardingEntry[] {
-  const { port, vni } = local
+export function forwardingEntries(peers: readonly Lease[], local: EntriesEnd): ForwardingEntry[] {
+  const known = knownEntries.get(local) ?? new WeakMap<Lease, readonly ForwardingEntry[]>()
+  knownEntries.set(local, known)
   return peers.flatMap((peer) => {
-    const behind = peerVtep(peer, local)
-    if (behind === null) return []
-    const vtep = { underlayAddress: behind.underlayAddress, port, mac: behind.mac, vni }
-    return behind.subnets.map((prefix) => ({ prefix, vtep }))
+    const before = known.get(peer)
+    if (before !== undefined) return before
+    const entries = entriesOf(peer, local)
+    known.set(peer, entries)
+    return entries
   })
+}
+
+function entriesOf(peer: Lease, local: EntriesEnd): readonly ForwardingEntry[] {
+  const behind = peerVtep(peer, local)
+  if (behind === null) return []
+  const vtep = { underlayAddress: behind.underlayAddress, port: local.port, mac: behind.mac, vni: local.vni }
+  return behind.subnets.map((prefix) => ({ prefix, vtep }))
 }
 
 function isOwn(lease: Lease, own: Lease): boolean {

@@ -2,9 +2,10 @@
 // systemd. A store that is away makes nothing unready: forwarding goes on, and a restart would help nobody.
 import type { Clock, Timer } from '../clock.ts'
 import type { Dataplane } from '../host/dataplane.ts'
-import { pendingPeersInWords, UNDERLAY_GONE } from '../host/pending.ts'
+import { UNDERLAY_GONE } from '../host/pending.ts'
 import { nameOf } from '../lease/lease.ts'
 import type { NodeAgent } from './node-agent.ts'
+import { pendingInWords } from './pending-peers.ts'
 
 export interface HealthCheck {
   readonly name: 'event-loop' | 'start' | 'lease' | 'device' | 'peers'
@@ -132,7 +133,7 @@ export class HealthWatch {
     return [
       ...storeNotes(store, manager !== null),
       ...(manager?.state === 'suspect' ? ['the lease is not confirmed by the store'] : []),
-      ...(pending > 0 ? [pendingPeersInWords(pending)] : []),
+      ...(pending > 0 ? [pendingInWords(pending)] : []),
       ...(peers.isBehind ? ['the dataplane has not taken the latest peers, it is tried again'] : []),
       ...(unseen === null ? [] : [unseenInWords(unseen)]),
       ...(lacksUnderlay && this.#dataplane.impairment() === null ? [UNDERLAY_GONE] : []),

@@ -1,4 +1,5 @@
 // Peers that are pending, for those who look at a node: how many, and for which reasons.
+import { counted } from '../counted.ts'
 import type { Pending } from '../host/pending.ts'
 import { halvesInWords, type Lease } from '../lease/lease.ts'
 import type { PeerStatus } from './peer-status.ts'
@@ -7,6 +8,11 @@ import type { PeerStatus } from './peer-status.ts'
 export function countPending(peers: readonly Lease[], pending: Pending): number {
   if (pending.size === 0) return 0
   return peers.filter((peer) => halvesInWords(peer).some((subnet) => pending.has(subnet))).length
+}
+
+/** `1 peer is pending`, `3 peers are pending` */
+export function pendingInWords(count: number): string {
+  return `${counted(count, 'peer')} ${count === 1 ? 'is' : 'are'} pending`
 }
 
 /** Subnets that are pending for one reason. */

@@ -159,12 +159,16 @@ export class Seat {
   }
 
   async #guarded(work: () => Promise<void>): Promise<void> {
+    let reopen: (() => void) | null = null
     try {
-      await withoutNewSeats(this.#directory, work)
+      reopen = await closeSeats(this.#directory)
+      await work()
     } catch (error) {
       if (error instanceof FlanneletteError) throw error
       const why = (error as Error).message
       this.#log.warn('seat-unguarded', `other daemons on this host would not be noticed: ${why}`)
+    } finally {
+      reopen?.()
     }
   }
 
@@ -179,17 +183,12 @@ export class Seat {
 }
 
 /**
- * Does what nobody is to take a seat during, or say what he uses. Whoever holds the lock for longer than a daemon waits
- * is not waited for.
+ * From here on nobody takes a seat or says what he uses, until the returned function is called. `null` when somebody has
+ * held the lock for longer than a daemon waits: he is not waited for. @throws Error of mkdir(2) or open(2)
  */
-export async function withoutNewSeats<T>(directory: string, work: () => Promise<T>): Promise<T> {
+export async function closeSeats(directory: string): Promise<(() => void) | null> {
   makeDirectory(directory)
-  const release = await holdFileLock(`${directory}/${SEAT_LOCK}`, PATIENCE_MS)
-  try {
-    return await work()
-  } finally {
-    release?.()
-  }
+  return holdFileLock(`${directory}/${SEAT_LOCK}`, PATIENCE_MS)
 }
 
 /** Daemons that run in this network namespace, in the order of their seats. `sweep`: notes of dead ones go. */

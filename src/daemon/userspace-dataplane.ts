@@ -33,6 +33,8 @@ import { UnderlayPresence } from './underlay-presence.ts'
 import { closeSockets, entropyOf, openSockets, socketsOfWorker, type UnderlaySockets } from './underlay-sockets.ts'
 import { WorkerBooks } from './worker-books.ts'
 
+const STANDS_STILL = 'the engine stands still: it could not go on with another underlay address'
+
 export interface UserspaceOptions
   extends Pick<
     RunOptions,
@@ -58,6 +60,10 @@ export class UserspaceDataplane implements Dataplane {
   /** A former run has left the kernel's VTEP under our device's name. */
   #replacesVtep = false
   #sockets: UnderlaySockets | null = null
+  /** Resolves when no move is under way. */
+  #moved: Promise<void> = Promise.resolve()
+  /** A move has failed half-way: there are no workers until the next one. */
+  #standsStill = false
   #peers: readonly Lease[] = []
   readonly #allPending = lastResult(allCarried)
   /** Of the table in force, 0 before the first. */
@@ -154,12 +160,14 @@ export class UserspaceDataplane implements Dataplane {
    * New sockets first, since they may be refused; then workers that use them, with device and peers of the old ones.
    */
   moveUnderlay(local: LocalVtep): Promise<void> {
-    return this.#turns.take(() => this.#moveNow(local)).finally(() => this.#watch?.ring())
+    const done = this.#turns.take(() => this.#moveNow(local)).finally(() => this.#watch?.ring())
+    this.#moved = done.catch(() => {})
+    return done
   }
 
   async #moveNow(local: LocalVtep): Promise<void> {
     if (this.#device.queues.length === 0) throw new Error('the dataplane is not started')
-    const opened = await openSockets(local, this.#options, this.#log)
+    const [before, opened] = [this.#local, await openSockets(local, this.#options, this.#log)]
     try {
       await this.#stopWorkers()
       await this.#closeSockets()
@@ -167,8 +175,12 @@ export class UserspaceDataplane implements Dataplane {
       this.#local = local
       this.#presence.forget()
       await this.#startWorkers(local, opened)
-      await this.replacePeers(this.#peers, 'underlay moved')
+      await this.#replaceNow(this.#peers)
+      this.#standsStill = false
     } catch (error) {
+      this.#standsStill = true
+      this.#local = before
+      await this.#stopWorkers()
       await this.#closeSockets() // for the next call to open
       throw error
     }
@@ -207,6 +219,11 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   async replacePeers(peers: readonly Lease[], _cause: string): Promise<number> {
+    await this.#moved // in between there are no workers to take them
+    return this.#replaceNow(peers)
+  }
+
+  async #replaceNow(peers: readonly Lease[]): Promise<number> {
     if (this.#workers === null || this.#local === null) throw new Error('the dataplane is not started')
     this.#peers = peers
     this.#watch?.ring() // others' routes may be in the way of new ones
@@ -225,7 +242,8 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   impairment(): string | null {
-    return this.#presence.isLost ? UNDERLAY_GONE : this.#device.impairment()
+    if (this.#presence.isLost) return UNDERLAY_GONE
+    return this.#standsStill ? STANDS_STILL : this.#device.impairment()
   }
 
   unseen(): string | null {
@@ -293,7 +311,10 @@ export class UserspaceDataplane implements Dataplane {
 
   async #look(): Promise<void> {
     const [workers, local] = [this.#workers, this.#local]
-    if (workers === null || local === null) return
+    if (local === null) return
+    // Where it was before the move; where it was to go the next move tries.
+    if (this.#standsStill) return this.#moveNow(local).catch(() => {})
+    if (workers === null) return
     this.#presence.look(local)
     const isDeviceSeen = await this.#device.mend(local, (fds) => workers.replaceDevice(fds))
     const areRoutesSeen = await this.#foreign.look(local, this.#peers)

@@ -4,7 +4,7 @@ import { UNDERLAY_GONE } from '../host/pending.ts'
 import { foreignRouteIn, isNoNeighbour } from '../host/route-place.ts'
 import { measure } from './mtu-ruler.ts'
 import type { PeerView } from './node-view.ts'
-import type { LadderOptions, LadderPlace, Rung } from './rung.ts'
+import type { LadderOptions, LadderPlace, Rung, RungName } from './rung.ts'
 
 /** An answer that takes longer counts as lost, milliseconds. */
 const WAIT_MS = 800
@@ -35,11 +35,8 @@ export async function routeRung(
   const rung = (verdict: Rung['verdict'], text: string, next: string | null = null): Rung => {
     return { name: 'route', verdict, text, averageMs: null, next }
   }
-  const lost = peer.ways?.find(({ way }) => way === 'none')
-  if (lost !== undefined) {
-    const { subnet, why } = lost
-    return rung('bad', `${subnet} is pending: ${why}`, pendingAdvice(why, peer.publicIp))
-  }
+  const pending = pendingRung('route', peer.subnet, peer)
+  if (pending !== null) return pending
   const way = wayTo(peer.subnet, peer)
   const device = await tools.deviceTo(address)
   if (device === underlayInterface) {
@@ -51,12 +48,20 @@ export async function routeRung(
   return rung('bad', `${what}, not by way of ${peer.publicIp} on ${underlayInterface}`, see)
 }
 
+/** A rung that cannot hold, since this node sends nothing to that subnet of a peer; `null` where it does. */
+export function pendingRung(name: RungName, subnet: string | null, peer: PeerView): Rung | null {
+  const known = wayTo(subnet ?? '', peer)
+  if (known?.way !== 'none') return null
+  const next = pendingAdvice(known.why, peer.publicIp)
+  return { name, verdict: 'bad', text: `${subnet} is pending: ${known.why}`, averageMs: null, next }
+}
+
 /** What to do about a subnet that packets do not get to as they should, by the reason. */
 export function pendingAdvice(why: string, publicIp: string): string {
   const foreign = foreignRouteIn(why)
   if (foreign !== null) return `does anything need it? else: ip route delete ${foreign}, and ours takes its place`
   if (why === UNDERLAY_GONE) return 'the daemon goes on once it is back, or another one is there: ip address show'
-  if (!isNoNeighbour(why)) return 'the daemon tries it again by itself; what changes is in its log: peer-pending'
+  if (!isNoNeighbour(why)) return 'the daemon tries it again by itself; its log tells of each change'
   return `is ${publicIp} on the same link? ip route get ${publicIp}; nodes behind routers need a tunnel: Backend.Type "vxlan", with DirectRouting for neighbours`
 }
 

@@ -5,7 +5,7 @@ import { formatPrefix } from '../../dataplane/index.ts'
 import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'
 import { type Ipv6Way, ipv6WayTo } from './ipv6-way.ts'
-import { isDirect, linkSizesRung, routeRung, takesTunnel } from './ladder-direct.ts'
+import { isDirect, linkSizesRung, pendingRung, routeRung, takesTunnel } from './ladder-direct.ts'
 import { ofTwo, sizesRung } from './ladder-sizes.ts'
 import type { NodeView, PeerView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, LadderTools, Rung, RungName, Verdict } from './rung.ts'
@@ -45,10 +45,13 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
   }
   if (isDirect(target.lease, options.place)) {
     add(underlay)
-    if (add(await routeRung(target.lease, gatewayAddress(target.subnet), options.place, options)).verdict === 'bad') {
+    const route = await routeRung(target.lease, gatewayAddress(target.subnet), options.place, options)
+    if (route.verdict === 'bad') {
+      add(route)
       skip(['sizes', 'pod-side'], 'no packet gets there')
       return rungs
     }
+    add(pendingRung('route', target.lease.ipv6Subnet, target.lease) ?? route)
     const sizes = underlay.verdict === 'unproven' || underlay.verdict === 'bad'
     if (sizes) skip(['sizes'], 'the host itself does not answer')
     else add(await linkSizesRung(publicIp, options.place, options))
@@ -198,6 +201,8 @@ async function askIpv6(
   options: LadderOptions,
   place: LadderPlace,
 ): Promise<Rung[]> {
+  const pending = place.ipv6 ? pendingRung('vtep-ipv6', lease.ipv6Subnet, lease) : null
+  if (pending !== null) return [pending]
   if (second === null) {
     const address = place.ipv6 ? ipv6VtepAddress(lease) : null
     return address === null ? [] : [await askIpv6Vtep(address, lease, null, options, place)]

@@ -7,8 +7,11 @@ import { type ChildProcess, spawn } from 'node:child_process'
 /** How long a program that ended is left alone, milliseconds: doubled each time, up to the longest. */
 const FIRST_RESTART_MS = 250
 const LONGEST_RESTART_MS = 4000
-/** After a start, milliseconds: by then it listens, and has run well enough for the next pause to be the first again. */
-const SETTLED_MS = 1000
+/**
+ * After this a program that was started listens, also on a busy host, milliseconds: nothing says when it begins to. It has
+ * run well enough then for the next pause to be the first again.
+ */
+const DEAF_MS = 2000
 
 export interface Doorbell {
   stop(): void
@@ -59,40 +62,49 @@ export function sharedDoorbell(objects: readonly string[]) {
 function listen(objects: readonly string[], hear: Hear): Doorbell {
   let child: ChildProcess | null = null
   let timer: NodeJS.Timeout | null = null
-  let settling: NodeJS.Timeout | null = null
   let pauseMs = FIRST_RESTART_MS
   let stopped = false
+  const later = (delayMs: number, work: () => void) => {
+    if (stopped) return
+    if (timer !== null) clearTimeout(timer)
+    timer = setTimeout(work, delayMs)
+    timer.unref()
+  }
   const again = () => {
-    if (stopped || timer !== null) return
-    if (settling !== null) clearTimeout(settling)
-    timer = setTimeout(() => {
-      timer = null
+    later(pauseMs, () => {
       start()
       hear(null) // for what happened meanwhile
-    }, pauseMs)
-    timer.unref()
+    })
     pauseMs = Math.min(2 * pauseMs, LONGEST_RESTART_MS)
   }
   const start = () => {
+    later(DEAF_MS, () => {
+      pauseMs = FIRST_RESTART_MS
+      hear(null) // for what happened before it listened
+    })
     const argv = ['--pdeathsig', 'KILL', 'ip', '-oneline', 'monitor', ...objects]
-    child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'pipe'] })
+    try {
+      child = spawn('setpriv', argv, { stdio: ['ignore', 'pipe', 'pipe'] })
+    } catch {
+      return again() // as without memory for another process
+    }
     child.stderr?.on('data', () => hear(null))
     // Half a line at an end of the text is taken for one that concerns: better once too often.
     child.stdout?.on('data', (text: Buffer) => hear(String(text).split('\n').filter(Boolean)))
-    child.once('error', again)
-    child.once('close', again)
+    let ended = false
+    const end = () => {
+      if (!ended) again()
+      ended = true
+    }
+    child.once('error', end)
+    child.once('close', end)
     child.unref()
-    settling = setTimeout(() => {
-      pauseMs = FIRST_RESTART_MS
-      hear(null) // for what happened before it listened
-    }, SETTLED_MS)
-    settling.unref()
   }
   start()
   return {
     stop: () => {
       stopped = true
-      for (const one of [timer, settling]) if (one !== null) clearTimeout(one)
+      if (timer !== null) clearTimeout(timer)
       child?.kill('SIGKILL')
     },
   }

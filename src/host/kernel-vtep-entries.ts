@@ -44,6 +44,12 @@ export class VtepEntries {
   /** By subnet: failed attempts in a row, and why the last one did. */
   readonly #failures = new Map<string, { readonly attempts: number; readonly why: string }>()
   #partTaken: ReadonlyMap<string, string> = new Map()
+  /** Whether the pass under way, or the last one, has read the tables. */
+  #isRead = false
+  /** Why the tables could not be read the last time; `null` when they could. */
+  #unseen: string | null = null
+  /** Passes in a row that have failed as a whole. */
+  #failedPasses = 0
   #retry: Timer | null = null
   #stopped = false
 
@@ -59,6 +65,11 @@ export class VtepEntries {
   /** What could not be programmed. */
   get pending(): Pending {
     return new Map([...this.#failures].map(([subnet, { why }]) => [subnet, why]))
+  }
+
+  /** Why the last pass could not look at the tables; `null` when it did. */
+  get unseen(): string | null {
+    return this.#unseen
   }
 
   /** By subnet: whose more specific route takes packets to a part of it, in words. */
@@ -95,7 +106,10 @@ export class VtepEntries {
     const { tables, device } = this.#options
     const { rows, refused } = programmable(wanted)
     const failed = new Map(refused)
+    this.#isRead = false
     const present = await tables.read()
+    this.#isRead = true
+    this.#unseen = null
     const removal = planRemoval(device, rows, present, this.#macs)
     await this.#remove('ip', removal.routes)
     await this.#remove('bridge', removal.fdb)
@@ -109,6 +123,7 @@ export class VtepEntries {
     this.#tellOfRepairs(wanted, plan)
     this.#tellOfTaken(wanted, placedRoutes(present.routes, device))
     this.#settledRows = wanted
+    this.#failedPasses = 0
     this.#settle(wanted, new Map([...plan.blocked, ...failed]), cause)
   }
 
@@ -181,7 +196,11 @@ export class VtepEntries {
 
   #passFailed(error: Error): void {
     this.#options.log.warn('kernel-tables-unreadable', `the kernel's tables could not be read: ${error.message}`)
-    for (const subnet of subnetsOf(this.rows)) {
+    this.#failedPasses += 1
+    if (!this.#isRead) this.#unseen = error.message
+    // What was brought about is believed to be so still, until somebody has looked.
+    const isBelieved = this.#settledRows === this.#rows && !this.#isRead
+    for (const subnet of isBelieved ? [] : subnetsOf(this.rows)) {
       const { attempts = 0 } = this.#failures.get(subnet) ?? {}
       this.#failures.set(subnet, { attempts: attempts + 1, why: error.message })
     }
@@ -190,8 +209,8 @@ export class VtepEntries {
 
   /** The peer that failed least often decides: a hopeless one does not slow down the rest. */
   #scheduleRetry(): void {
-    if (this.#stopped || this.#failures.size === 0) return
-    let attempts = Number.POSITIVE_INFINITY
+    if (this.#stopped || this.#failures.size + this.#failedPasses === 0) return
+    let attempts = this.#failedPasses === 0 ? Number.POSITIVE_INFINITY : this.#failedPasses
     for (const failure of this.#failures.values()) attempts = Math.min(attempts, failure.attempts)
     this.#retry?.cancel()
     const delayMs = Math.min(FIRST_RETRY_MS * 2 ** (attempts - 1), LONGEST_RETRY_MS)

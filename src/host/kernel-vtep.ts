@@ -154,7 +154,7 @@ export class KernelVtep implements Dataplane {
   }
 
   unseen(): string | null {
-    return this.#unseen
+    return this.#unseen ?? this.#entries?.unseen ?? null
   }
 
   /** Only this process's own namespace can be looked at without a program. */

@@ -1,7 +1,7 @@
 // Routes to peers' subnets by way of the peers themselves: what stands in the kernel's table against what should, and
 // the commands in between. Pure, and the same for both families. peer-routes.ts runs them.
-import { formatIpv4, formatPrefix, type Prefix } from '../../dataplane/index.ts'
-import { halvesOf, type Lease } from '../lease/lease.ts'
+import { formatIpv4 } from '../../dataplane/index.ts'
+import { halvesInWords, type Lease } from '../lease/lease.ts'
 import type { VtepOutline } from './dataplane.ts'
 import type { RouteInfo } from './ip.ts'
 import { allPending, type Pending } from './pending.ts'
@@ -35,8 +35,7 @@ export type RouteEnd = Pick<VtepOutline, 'network' | 'ipv6Network' | 'underlayIn
 
 /** The peer's subnets of the families that cross here, as text. */
 export function carriedHalves(peer: Lease, { network, ipv6Network }: Omit<RouteEnd, 'underlayInterface'>): string[] {
-  const crosses = ({ address }: Prefix) => (typeof address === 'number' ? network : ipv6Network) !== null
-  return halvesOf(peer).filter(crosses).map(formatPrefix)
+  return halvesInWords(peer).filter((subnet) => (subnet.includes(':') ? ipv6Network : network) !== null)
 }
 
 /** All that these peers have of what crosses here, pending for one reason. */

@@ -83,13 +83,17 @@ export class PeerRoutes {
     return states
   }
 
-  /** Takes away all routes of ours to peers. @throws FlanneletteError `host-command` */
-  async remove(): Promise<void> {
+  /**
+   * Takes away all routes of ours to peers; `false` when the kernel refused some of it.
+   * @throws FlanneletteError `host-command`
+   */
+  async remove(): Promise<boolean> {
     const { table, networks } = this.#options
     const { removals } = planPeerRoutes([], await table.read(networks), (route) => this.#isOurs(route))
-    await table.apply(removals)
+    const refused = await table.apply(removals)
     this.#states = new Map()
     this.#pending = NOTHING_PENDING
+    return refused.length === 0
   }
 
   /** What was in force is believed to be so still. */

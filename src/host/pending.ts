@@ -1,6 +1,5 @@
 // Subnets of peers that packets are not sent to for now, and why: what every dataplane says in the same terms. What it
 // means is in dataplane.ts (`pendingSubnets`).
-import { counted } from '../counted.ts'
 
 /** By subnet in text form: why, in one phrase. */
 export type Pending = ReadonlyMap<string, string>
@@ -13,9 +12,4 @@ export const UNDERLAY_GONE = 'the underlay address is gone'
 /** All of them, for one reason. */
 export function allPending(subnets: readonly string[], why: string): Pending {
   return new Map(subnets.map((subnet) => [subnet, why]))
-}
-
-/** `1 peer is pending`, `3 peers are pending`. */
-export function pendingPeersInWords(count: number): string {
-  return `${counted(count, 'peer')} ${count === 1 ? 'is' : 'are'} pending`
 }

@@ -66,7 +66,7 @@ export async function iperf(from: Endpoint, to: Endpoint, options: IperfOptions 
     options.signal?.throwIfAborted()
     throw error
   } finally {
-    end()
+    await end()
   }
 }
 
@@ -108,7 +108,8 @@ function clientCommand(address: string, port: number, options: IperfOptions): st
 
 interface Server {
   readonly port: number
-  end(): void
+  /** Resolves when its port is free again. */
+  end(): Promise<void>
 }
 
 /** Another measurement towards the same member has its port, until it is through. */
@@ -136,11 +137,15 @@ function startServer(at: Endpoint, port: number, signal?: AbortSignal): Promise<
     killSignal: 'SIGKILL',
     ...(signal === undefined ? {} : { signal }),
   })
-  const end = () => void child.kill('SIGKILL')
+  const gone = new Promise<void>((resolve) => child.on('close', () => resolve()))
+  const end = (): Promise<void> => {
+    child.kill('SIGKILL')
+    return gone
+  }
   return new Promise((resolve) => {
     let output = ''
     const fail = (why: string) => {
-      end()
+      void end()
       clearTimeout(limit)
       resolve(why)
     }

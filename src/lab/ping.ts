@@ -22,6 +22,8 @@ export interface PingOptions {
   readonly sizeBytes?: number
   /** Sets DF: nothing on the way may fragment. */
   readonly dontFragment?: boolean
+  /** Milliseconds that an answer may take, at least 1; default 2000. It is what silence costs. */
+  readonly waitMs?: number
 }
 
 export interface PingResult {
@@ -48,7 +50,7 @@ export async function ping(from: Endpoint, to: Endpoint, options: PingOptions = 
   if (options.sizeBytes !== undefined) checkCount('--size', options.sizeBytes, 0, MOST_PAYLOAD)
   const { sizeBytes, dontFragment } = options
   const echoOptions: EchoOptions = {
-    ...{ count, waitMs: ANSWER_MS, intervalMs: INTERVAL_MS },
+    ...{ count, waitMs: options.waitMs ?? ANSWER_MS, intervalMs: INTERVAL_MS },
     ...(sizeBytes === undefined ? {} : { packetBytes: sizeBytes + echoHeaderBytes(to.address) }),
     ...(dontFragment === true ? { dontFragment } : {}),
   }

@@ -95,9 +95,17 @@ export function identityInWords(addresses: PublicAddresses): string {
   return formatAddress(identityOf(addresses))
 }
 
+/** By the lease as well: how many peers are pending is asked for by every look at a node. */
+const knownWords = new WeakMap<Halves, readonly string[]>()
+
 /** Each half in text form: `10.244.1.0/24`, `fd00:1::/64`. */
-export function halvesInWords(lease: Halves): string[] {
-  return halvesOf(lease).map(formatPrefix)
+export function halvesInWords(lease: Halves): readonly string[] {
+  let words = knownWords.get(lease)
+  if (words === undefined) {
+    words = halvesOf(lease).map(formatPrefix)
+    knownWords.set(lease, words)
+  }
+  return words
 }
 
 /** `10.244.1.0/24 and fd00:1::/64` */

@@ -16,6 +16,8 @@ const NOWHERE = '203.0.113.9'
 const SLOTS = 16
 /** Looks, 5 ms apart, for datagrams that are still under way. */
 const PATIENCE = 2000
+/** As many without one: none comes any more. */
+const QUIET = 20
 const LONGEST_PAUSE_MS = 2000
 
 /** Two sockets that reach each other, at {@link NEAR} and {@link FAR}, and the memory that both use. */
@@ -104,10 +106,32 @@ export class Exchange {
   async arrived(count: number): Promise<Arrived[]> {
     await this.harness.later?.arrive(count)
     const all = this.receive()
-    // The kernel may hand over on another CPU, which is busy.
+    // The kernel may hand over on another CPU, which is busy, or later on this one.
     for (let tries = 0; all.length < count && tries < PATIENCE; tries++) {
-      await new Promise((resolve) => setTimeout(resolve, 5))
+      await look()
       all.push(...this.receive())
+    }
+    return all
+  }
+
+  /** What the first receive brings that brings anything, in slots. */
+  async firstReceive(): Promise<number> {
+    for (let tries = 0; tries < PATIENCE; tries++) {
+      const received = this.harness.far.receive(this.slots)
+      if (received !== 0) return received
+      await look()
+    }
+    return 0
+  }
+
+  /** Everything that still arrives, however many they are. */
+  async rest(): Promise<Arrived[]> {
+    const all: Arrived[] = []
+    for (let quiet = 0; quiet < QUIET; quiet++) {
+      const more = this.receive()
+      if (more.length > 0) quiet = 0
+      all.push(...more)
+      await look()
     }
     return all
   }
@@ -138,6 +162,8 @@ export class Exchange {
     return pieces
   }
 }
+
+const look = () => new Promise((resolve) => setTimeout(resolve, 5))
 
 const frame = (bytes: number, n = 0, rest: Omit<Frame, 'bytes'> = {}): Frame => ({
   bytes: countingBytes(bytes, n),

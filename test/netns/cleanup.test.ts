@@ -1,4 +1,5 @@
 // What cleanup takes for ours, on a host of the test's own that runs no daemon.
+import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
 import { parsePrefix } from '../../dataplane/wire/prefix.ts'
@@ -92,7 +93,12 @@ test('what a daemon claims that was started between the plan and its run stays',
   await seat.take()
   await seat.announce({ devices: ['flannel.9'], networks: ['10.244.0.0/16'], tunnel: null })
   onTestFinished(await claim())
-  await runCleanup(host, plan)
+  const left = (await runCleanup(host, plan)).map(stepText)
+  expect(left).toEqual([
+    'ip link delete dev flannel.9',
+    `rm -f ${identity}`,
+    `rmdir --ignore-fail-on-non-empty ${host.identityDirectory}`,
+  ])
   expect([existsSync(identity), existsSync(host.subnetFile)]).toEqual([true, true])
   expect(devices()).toContain('flannel.9')
   expect((await readSeats(host.seatDirectory)).map(({ pid }) => pid)).toEqual([process.pid])
@@ -106,13 +112,28 @@ test('nothing is taken while a daemon is just starting, of which nobody knows wh
   expect(devices()).toContain('flannel.9')
 })
 
+test('on a read-only /run, where nobody can take a seat, all is taken away without one', async () => {
+  const { host, devices } = await leftHost()
+  const run = temporaryDirectory()
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'tmpfs', run])
+  onTestFinished(() => void execFileSync('umount', [run]))
+  const readOnly = {
+    ...host,
+    identityDirectory: `${run}/flannelette/identity`,
+    seatDirectory: `${run}/flannelette/seats`,
+  }
+  await runCleanup(readOnly, await planCleanup(readOnly))
+  expect(existsSync(host.stateDirectory)).toBe(false)
+  expect(devices()).not.toContain('flannel.9')
+})
+
 test('what a killed daemon noted in /run goes, with the directories', async () => {
   const host = emptyHost()
   for (const directory of [host.identityDirectory, host.seatDirectory]) mkdirSync(directory)
   writeFileSync(`${host.identityDirectory}/192.0.2.1-a`, '4194304\n')
   for (const name of ['1-1', 'lock']) writeFileSync(`${host.seatDirectory}/${name}`, '')
   const plan = await planCleanup(host)
-  await runCleanup(host, plan)
+  expect(await runCleanup(host, plan)).toEqual([])
   expect([existsSync(host.identityDirectory), existsSync(host.seatDirectory)]).toEqual([false, false])
   expect((await planCleanup(host)).steps).toEqual([])
 })

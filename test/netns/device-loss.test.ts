@@ -105,7 +105,7 @@ test('an underlay address that is gone makes the node degraded, with one warning
 
 test('an underlay link that goes away and comes back costs no more than the time it was away', async () => {
   onHost1('link', 'set', 'eth0', 'down')
-  expect(await lab().ping('pod1.1', 'pod2.1')).toMatchObject({ received: 0 })
+  expect(await lab().ping('pod1.1', 'pod2.1', { waitMs: 2000 })).toMatchObject({ received: 0 })
   const start = performance.now()
   onHost1('link', 'set', 'eth0', 'up')
   await expectPodsBack(start)

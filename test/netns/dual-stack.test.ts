@@ -138,7 +138,7 @@ describe('hosts with a tunnel of each family', () => {
     const words = ['ping', '-n', '-c', '1', '-W', '10', '-M', 'do', '-s', '1402', target]
     const { stdout } = await lab().exec('pod2.1', words)
     expect(stdout).toContain('Packet too big: mtu=1430')
-    await lab().ping('pod2.1', 'pod3.1', { family: 6, sizeBytes: 4000 }) // the other end learns it by its first answer
+    await lab().ping('pod2.1', 'pod3.1', { family: 6, sizeBytes: 4000, waitMs: 2000 }) // the other end learns it by its first answer
     const large = async () => (await lab().ping('pod2.1', 'pod3.1', { family: 6, count: 2, sizeBytes: 4000 })).received
     await expect.poll(large).toBe(2)
   })
@@ -220,7 +220,7 @@ describe('hosts with a tunnel of each family', () => {
     for (const host of ['host1', 'host3']) ip('-n', lab().namespace(host), 'link', 'delete', 'flannel-v6.1')
     expect(await steady).toMatchObject({ received: 40 })
     await expect.poll(shapes, { timeout: 15_000, interval: 50 }).toEqual(before)
-    const answered = async () => (await lab().ping('pod1.1', 'pod3.1', { family: 6 })).received
+    const answered = async () => (await lab().ping('pod1.1', 'pod3.1', { family: 6, waitMs: 1000 })).received
     await expect.poll(answered, { timeout: 15_000, interval: 200 }).toBe(1)
     const toAnother = async () => (await lab().ping('pod3.1', 'pod2.1', { family: 6 })).received
     await expect.poll(toAnother, { timeout: 15_000, interval: 200 }).toBe(1)
@@ -229,7 +229,7 @@ describe('hosts with a tunnel of each family', () => {
   test('lose nothing of IPv4 when IPv6 between the hosts breaks, and have it back', async () => {
     await lab().exec('host2', ['ip', '-6', 'address', 'del', `${UNDERLAY(2)}/64`, 'dev', 'eth0'])
     expect(await lab().ping('pod1.1', 'pod2.1', { count: 2 })).toMatchObject({ received: 2 })
-    expect(await lab().ping('pod1.1', 'pod2.1', { family: 6, count: 1 })).toMatchObject({ received: 0 })
+    expect(await lab().ping('pod1.1', 'pod2.1', { family: 6, count: 1, waitMs: 2000 })).toMatchObject({ received: 0 })
     const { json } = await askInHost(lab(), 'host1', 'ping', 'host2', '--count', '1')
     const failed = (json.rungs as { name: string; verdict: string }[]).filter(({ verdict }) => verdict === 'bad')
     expect(failed).toMatchObject([

@@ -124,7 +124,8 @@ describe('three hosts with host-gw', () => {
       const start = performance.now()
       await converged([TO_HOST2, TO_HOST3])
       console.log(`routes back after ${Math.round(performance.now() - start)} ms`)
-      await expect.poll(async () => (await lab().ping('pod1.1', 'pod2.1')).received, { timeout: CONVERGED_MS }).toBe(1)
+      const reached = async () => (await lab().ping('pod1.1', 'pod2.1', { waitMs: 1000 })).received
+      await expect.poll(reached, { timeout: CONVERGED_MS }).toBe(1)
     },
     TEST_MS,
   )

@@ -92,7 +92,9 @@ async function pair(driver: WorkerDriver, { hosts = neighbours(), outerDf = 'cle
 
 /** New addresses are in use, and neighbours known, once pings are answered both ways. */
 async function underlayCarries(near: string, far: string, to = KERNEL.underlay): Promise<void> {
-  await expect.poll(async () => (await answered(near, to, 2)) + (await answered(far, OURS.underlay, 2))).toBe(4)
+  await expect
+    .poll(async () => (await answered(near, to, 2, 1000)) + (await answered(far, OURS.underlay, 2, 1000)))
+    .toBe(4)
 }
 
 function execBridge(namespace: string, ...args: string[]): void {
@@ -120,7 +122,7 @@ test('a peer that moves to another address is sent to there, and its old one is 
   const vtep = { underlayAddress: ip6(moved), port: UNDERLAY_PORT, mac: THERE.mac, vni: 1 }
   await group.replaceTable([{ prefix: parseIpv6Prefix(KERNEL.podPrefix)!, vtep }])
   // The kernel takes our packets at any of its addresses, and answers from the old one.
-  expect(await answered(near, KERNEL.pod, PINGS)).toBe(0)
+  expect(await answered(near, KERNEL.pod, PINGS, 1000)).toBe(0)
   await expect
     .poll(() => reports.find(({ type }) => type === 'offenders'))
     .toMatchObject({
@@ -129,7 +131,7 @@ test('a peer that moves to another address is sent to there, and its old one is 
   iproute('-n', far, 'link', 'set', DEVICE, 'type', 'vxlan', 'id', '1', 'local', moved, 'dev', 'eth0')
   // With the old address goes what the kernel, on each CPU for itself, has cached of it.
   iproute('-n', far, 'address', 'delete', `${KERNEL.underlay}/64`, 'dev', 'eth0')
-  await expect.poll(() => answered(near, KERNEL.pod, 2)).toBe(2)
+  await expect.poll(() => answered(near, KERNEL.pod, 2, 1000)).toBe(2)
   expect(await answered(near, KERNEL.pod, PINGS)).toBe(PINGS)
 })
 

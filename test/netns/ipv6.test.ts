@@ -156,7 +156,9 @@ describe('hosts that carry IPv6 of their pods', () => {
   ])('put back an IPv6 %s that somebody took away', async (_, words) => {
     ip('-n', lab().namespace('host1'), ...words)
     await expect
-      .poll(async () => (await lab().ping('pod1.1', 'pod3.1', { family: 6 })).received, { timeout: 3 * BACK_WITHIN_MS })
+      .poll(async () => (await lab().ping('pod1.1', 'pod3.1', { family: 6, waitMs: 1000 })).received, {
+        timeout: 3 * BACK_WITHIN_MS,
+      })
       .toBe(1)
     await expect
       .poll(() => ip('-n', lab().namespace('host1'), '-6', 'route', 'show', 'fd00:10:244::/48'), {

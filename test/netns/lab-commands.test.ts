@@ -71,20 +71,24 @@ describe('measurements', () => {
 
   test('on a port that is taken say so', async () => {
     const [from, to] = [lab().endpoint('pod1.1'), lab().endpoint('pod2.1')]
-    const first = iperf(from, to, { seconds: 2, port: 5300 })
+    const enough = new AbortController()
+    const first = iperf(from, to, { seconds: 60, port: 5300, signal: enough.signal })
+    const ended = expect(first).rejects.toThrow('enough')
     await expect.poll(servers).toHaveLength(1)
     await expect(iperf(from, to, { seconds: 1, port: 5300 })).rejects.toMatchObject({
       code: 'host-command',
       oneLine: expect.stringMatching(/does not listen in pod2\.1 on port 5300: .*in use; wait until the other/),
     })
-    await first
+    enough.abort(new Error('enough'))
+    await ended
+    await expect.poll(() => programsIn(lab())).toEqual([])
   })
 
   test.each(['SIGTERM', 'SIGINT'] as const)('end on both sides by %s', async (name) => {
     const argv = [mainProgram(), 'lab', 'iperf', 'pod1.1', 'pod2.1', '--name', 'busy', '--time', '60']
     const child = spawn(process.execPath, argv, { stdio: 'ignore' })
     const ended = new Promise<number | null>((resolve) => child.on('exit', resolve))
-    await expect.poll(servers, { timeout: 5000 }).toHaveLength(1)
+    await expect.poll(servers, { timeout: 20_000 }).toHaveLength(1)
     child.kill(name)
     expect(await ended).toBe(130)
     await expect.poll(() => programsIn(lab())).toEqual([])

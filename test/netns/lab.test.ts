@@ -8,6 +8,7 @@ import { attempt } from '../../src/host/command.ts'
 import { Lab } from '../../src/lab/lab.ts'
 import { labFiles } from '../../src/lab/lab-state.ts'
 import { existingNamespaces } from '../../src/lab/namespaces.ts'
+import { patient } from '../support/lab-under-test.ts'
 import { ip } from '../support/own-namespace.ts'
 
 const KERNEL = { hosts: 2, pods: 1, kernel: ['host1', 'host2'] }
@@ -26,7 +27,7 @@ const refusal = async (action: Promise<unknown>) => (await action.catch((error: 
 describe('a lab of three hosts, one of them with the kernel as dataplane', () => {
   let lab: Lab
   beforeAll(async () => {
-    lab = await Lab.up({ name: 'three', hosts: 3, pods: 2, kernel: ['host2'] })
+    lab = patient(await Lab.up({ name: 'three', hosts: 3, pods: 2, kernel: ['host2'] }))
   })
   afterAll(() => Lab.down('three'))
 
@@ -83,7 +84,7 @@ describe('a lab of three hosts, one of them with the kernel as dataplane', () =>
   describe('with faults', () => {
     test('a cut host loses its packets, the others do not, and healing repairs it', async () => {
       await lab.fault({ kind: 'cut', hosts: ['host3'] })
-      expect(await lab.ping('pod1.1', 'pod3.1')).toMatchObject({ sent: 1, received: 0 })
+      expect(await lab.ping('pod1.1', 'pod3.1', { waitMs: 2000 })).toMatchObject({ sent: 1, received: 0 })
       expect(await lab.ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 })
       await lab.heal('host3')
       expect(await lab.ping('pod1.1', 'pod3.1')).toMatchObject({ received: 1 })
@@ -92,7 +93,7 @@ describe('a lab of three hosts, one of them with the kernel as dataplane', () =>
 
     test('loss loses about the share that was asked for', async () => {
       await lab.fault({ kind: 'loss', percent: 50 })
-      const { sent, received } = await lab.ping('pod1.1', 'pod2.1', { count: 40 })
+      const { sent, received } = await lab.ping('pod1.1', 'pod2.1', { count: 40, waitMs: 1000 })
       await lab.heal('loss')
       // Both directions must get through: a quarter, and 40 coins rarely fall outside these bounds.
       expect(sent).toBe(40)
@@ -101,9 +102,10 @@ describe('a lab of three hosts, one of them with the kernel as dataplane', () =>
 
     test('duplication delivers packets twice', async () => {
       await lab.fault({ kind: 'duplicate', percent: 100 })
-      const ping = await lab.exec('pod1.1', ['ping', '-c', '3', '-i', '0.1', '10.244.3.2'])
+      // With a count ping does not wait long for the last answer.
+      const ping = async () => (await lab.exec('pod1.1', ['ping', '-c', '3', '-i', '0.1', '10.244.3.2'])).stdout
+      await expect.poll(ping).toMatch(/3 received, \+\d+ duplicates/)
       await lab.heal()
-      expect(ping.stdout).toMatch(/3 received, \+\d+ duplicates/)
     })
 
     test('a killed daemon is seen as dead, and healing starts it with the same lease', async () => {
@@ -160,7 +162,7 @@ describe('a lab goes without a trace', () => {
     const lines: string[] = []
     const second = await Lab.up({ name: 'crashed', ...KERNEL }, { progress: (line) => lines.push(line) })
     expect(lines[0]).toContain('1 of its namespaces are gone')
-    expect(await second.ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 })
+    expect(await patient(second).ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 })
     const strayed = first.hosts.filter((host) => existsSync(`/proc/${host.daemon?.pid}`))
     expect(strayed).toEqual([])
   })
@@ -170,7 +172,7 @@ describe('a lab goes without a trace', () => {
     const script = `import { Lab } from '${new URL('../../dist/src/lab/lab.js', import.meta.url).href}'
       await Lab.up({ name: 'orphan', hosts: 1, pods: 0, kernel: ['host1'] }, { owned: true })
       process.kill(process.pid, 'SIGKILL')`
-    const killed = await attempt([process.execPath, '--input-type=module', '-e', script])
+    const killed = await attempt([process.execPath, '--input-type=module', '-e', script], { timeoutMs: 50_000 })
     expect(killed.exitCode).toBe(137)
     const first = Lab.open('orphan').host('host1').daemonPid
     const lines: string[] = []
@@ -187,14 +189,14 @@ describe('a lab goes without a trace', () => {
     ])
     await first.down()
     expect(await traces('twin')).toEqual([])
-    expect(await second.ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 })
+    expect(await patient(second).ping('pod1.1', 'pod2.1')).toMatchObject({ received: 1 })
   })
 })
 
 describe('underlays', () => {
   test.each(['uso', 'wire'] as const)('%s has its offloads on every end, and passes packets', async (underlay) => {
     onTestFinished(async () => void (await Lab.down('links')))
-    const lab = await Lab.up({ name: 'links', ...KERNEL, underlay })
+    const lab = patient(await Lab.up({ name: 'links', ...KERNEL, underlay }))
     const feature = async (member: string, device: string, name: string) => {
       const shown = (await lab.exec(member, ['ethtool', '-k', device])).stdout
       return new RegExp(`^\\s*${name}: (on|off)`, 'm').exec(shown)?.[1]

@@ -18,7 +18,7 @@ let packed: string[] = []
 /** Runs words with the programs of that machine and no others. */
 function run(program: string, ...argv: string[]) {
   const env = { PATH: bin, HOME: place, NO_COLOR: '1' }
-  const { status, stdout, stderr } = spawnSync(program, argv, { cwd: prefix, env, encoding: 'utf8', timeout: 120_000 })
+  const { status, stdout, stderr } = spawnSync(program, argv, { cwd: prefix, env, encoding: 'utf8', timeout: 240_000 })
   return { status, stdout, stderr }
 }
 
@@ -105,7 +105,7 @@ beforeAll(() => {
   const installed = run(whereIs('npm'), 'install', '--offline', ...quiet)
   expect(installed.stderr).toBe('')
   expect(installed.status).toBe(0)
-}, 120_000)
+}, 300_000)
 
 afterAll(() => rmSync(place, { recursive: true, force: true }))
 

@@ -9,7 +9,7 @@ describeSizes([28, 29, 1441, 1448, 1449, 1450, 1451, 1452, 1490])
 describe('a host of ours', () => {
   const lab = labUnderTest({ name: 'told', pods: 1, kernel: ['host2'] })
   const pingFromPod = async (...words: string[]) => {
-    const { stdout, stderr } = await lab().exec('pod1.1', ['ping', '-n', '-c', '1', '-W', '2', ...words])
+    const { stdout, stderr } = await lab().exec('pod1.1', ['ping', '-n', '-c', '1', '-W', '10', ...words])
     return stdout + stderr
   }
 

@@ -50,9 +50,10 @@ test('two networks on one host, one with a kernel peer: each answers, and one ca
 })
 
 async function expectBothAnswer({ hosts, red, blue, here }: Networks): Promise<void> {
-  const wire = await captured(here, () => answered(here.namespace, overlayOf(red[1])))
-  expect(wire).toMatch(/192\.0\.2\.1\.\d+ > 192\.0\.2\.2\.4789: VXLAN, flags \[I\] \(0x08\), vni 16777215/)
-  expect(wire).toMatch(/192\.0\.2\.2\.\d+ > 192\.0\.2\.1\.4789: VXLAN, flags \[I\] \(0x08\), vni 16777215/)
+  await expectOnWire(here, () => answered(here.namespace, overlayOf(red[1])), [
+    /192\.0\.2\.1\.\d+ > 192\.0\.2\.2\.4789: VXLAN, flags \[I\] \(0x08\), vni 16777215/,
+    /192\.0\.2\.2\.\d+ > 192\.0\.2\.1\.4789: VXLAN, flags \[I\] \(0x08\), vni 16777215/,
+  ])
   expect(await answered(here.namespace, overlayOf(blue[1]))).toBe(3)
   expect([red[0].status?.node?.device, blue[0].status?.node?.device]).toEqual(['flannel.xffffff', 'flannel.1'])
   expect(shows(hosts.red[1], '-d', 'link', 'show', 'flannel.xffffff')).toContain('vxlan id 16777215 ')
@@ -62,8 +63,8 @@ async function expectBothAnswer({ hosts, red, blue, here }: Networks): Promise<v
 
 /** Of each daemon its own. */
 async function expectOwnRules({ here }: Networks): Promise<void> {
-  const chains = (await rulesOf(here)).match(/^:FLANNEL-\S+/gm)?.sort()
-  expect(chains).toEqual([':FLANNEL-FWD', ':FLANNEL-FWD-2', ':FLANNEL-POSTRTG', ':FLANNEL-POSTRTG-2'])
+  const chains = async () => (await rulesOf(here)).match(/^:FLANNEL-\S+/gm)?.sort()
+  await expect.poll(chains).toEqual([':FLANNEL-FWD', ':FLANNEL-FWD-2', ':FLANNEL-POSTRTG', ':FLANNEL-POSTRTG-2'])
   const blackholes = () => shows(here, 'route', 'show', 'type', 'blackhole').trim().split('\n').length
   await expect.poll(blackholes, { timeout: 10_000 }).toBe(2)
 }
@@ -96,8 +97,8 @@ test('a second daemon that would share a port by the kernel’s leave does not s
   expect(one.status?.state).toBe('ready')
 })
 
-/** What tcpdump says of the underlay while `work` is done. */
-async function captured(host: Host, work: () => Promise<unknown>): Promise<string> {
+/** All of that tcpdump says of the underlay while `work` is done. */
+async function expectOnWire(host: Host, work: () => Promise<unknown>, seen: readonly RegExp[]): Promise<void> {
   const words = ['netns', 'exec', host.namespace, 'tcpdump', '-n', '-l', '-i', 'eth0', 'udp', 'port', '4789']
   const child = spawn('ip', words, { stdio: ['ignore', 'pipe', 'pipe'] })
   onTestFinished(() => void child.kill('SIGKILL'))
@@ -114,7 +115,6 @@ async function captured(host: Host, work: () => Promise<unknown>): Promise<strin
   })
   await listening
   await work()
-  await expect.poll(() => said.split('\n').length, { timeout: 5000 }).toBeGreaterThan(2)
+  for (const line of seen) await expect.poll(() => said).toMatch(line)
   child.kill('SIGTERM')
-  return said
 }

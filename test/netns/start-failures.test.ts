@@ -304,7 +304,7 @@ test('a start that failed for want of a config goes on when there is one', async
   const [host] = twoHosts()
   rmSync(join(host.store, 'config'))
   const daemon = startDaemon(host)
-  await expect.poll(() => daemon.complaints.join(), { timeout: 10_000 }).toContain('config-missing')
+  await expect.poll(() => daemon.complaints.join(), { timeout: 20_000 }).toContain('config-missing')
   expect(traceOf(host)).toMatchObject({ links: expect.not.arrayContaining(['flannel.1']), subnetFile: null })
   writeConfig(host.store, CONFIG)
   await daemon.ready(0)

@@ -119,7 +119,7 @@ async function handOverToKernel(lab: Lab): Promise<void> {
   const host = lab.host('host1')
   if (host.daemon !== null) {
     signal(host.daemon, 'SIGTERM')
-    await waitGone([host.daemon], 3000)
+    expect(await waitGone([host.daemon], 20_000)).toBe(true)
   }
   ip('-n', host.namespace, 'link', 'delete', 'flannel.1')
   const daemon = startDaemon({ ...LAB_DEFAULTS, ...LAB }, { ...host, dataplane: 'kernel' })

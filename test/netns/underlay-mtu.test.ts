@@ -53,17 +53,16 @@ test(
     const back = pings('pod2.1', '10.244.1.2', FITTING)
     const pids = HOSTS.map((host) => lab().host(host).daemonPid)
     const times = [await change(1400)]
-    const refused = ['ping', '-n', '-c', '1', '-W', '1', '-M', 'do', '-s', String(TOO_LARGE), '10.244.2.2']
+    const refused = ['ping', '-n', '-c', '1', '-W', '10', '-M', 'do', '-s', String(TOO_LARGE), '10.244.2.2']
     expect((await lab().exec('pod1.1', refused)).stdout).toContain('mtu = 1350')
     times.push(await change(1500))
     console.log(`followed after ${times.map((ms) => `${Math.round(ms)} ms`).join(' and ')}`)
     const results = await Promise.all([small, large, back].map((ping) => ping.first(PINGS)))
     expect(results, whereabouts()).toEqual(results.map(() => ({ sent: PINGS, lost: [] })))
     expect(HOSTS.map((host) => lab().host(host).daemonPid)).toEqual(pids)
-    const events = HOSTS.map((host) => logOf(lab(), host).filter(({ event }) => /mtu-changed|restored/.test(event)))
-    expect(events.map((lines) => lines.map(({ event }) => event))).toEqual(
-      HOSTS.map(() => ['mtu-changed', 'mtu-changed']),
-    )
+    const events = (host: string) => logOf(lab(), host).filter(({ event }) => /mtu-changed|restored/.test(event))
+    const names = () => HOSTS.map((host) => events(host).map(({ event }) => event))
+    await expect.poll(names).toEqual(HOSTS.map(() => ['mtu-changed', 'mtu-changed']))
     await eventually(() => expect(imbalanceOf(countersOf(lab(), 'host1'))).toEqual({ packets: 0, bytes: 0 }))
   },
   3 * LIMIT_MS,

@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { MASK, maskSecrets, maskWords } from '../../src/secrets.ts'
+import { cpuMsOf } from '../support/cpu-time.ts'
 
 const SECRET = 'hunter2'
 
@@ -60,9 +61,7 @@ describe('what is masked', () => {
 
 test.each(['a', 'a.', '://', 'x-', 'password', '\\"', 'eyJ', '@'])('a megabyte of %j is masked in no time', (piece) => {
   const text = `{"VtepMAC":"${piece.repeat(1_000_000 / piece.length)}","password":"hunter2"}`
-  const began = performance.now()
-  expect(maskSecrets(text)).not.toContain('hunter2')
-  expect(performance.now() - began).toBeLessThan(2000)
+  expect(cpuMsOf(() => expect(maskSecrets(text)).not.toContain('hunter2'))).toBeLessThan(2000)
 })
 
 test('a secret longer than any word leaves nothing of itself', () => {

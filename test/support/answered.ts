@@ -5,9 +5,9 @@ import { echo } from '../../src/host/echo.ts'
 /** How long a process on the way may stand still without a ping looking lost. */
 const PATIENCE_MS = 5000
 
-/** How many of so many pings come back. What nobody has waited for is asked once more. */
-export async function answered(namespace: string, to: string, count = 3): Promise<number> {
-  return (await echo(to, { count, intervalMs: 50, waitMs: PATIENCE_MS }, { namespace })).received
+/** How many of so many pings come back. What nobody has waited for is asked once more. Silence costs `waitMs`. */
+export async function answered(namespace: string, to: string, count = 3, waitMs = PATIENCE_MS): Promise<number> {
+  return (await echo(to, { count, intervalMs: 50, waitMs }, { namespace })).received
 }
 
 /**

@@ -12,6 +12,8 @@ export class FakeRouteTable implements RouteTable {
   readonly ways = new Map<string, Partial<RouteInfo> | null>()
   /** When set, nothing can be looked at. */
   broken = false
+  /** When set, no command is obeyed. */
+  frozen = false
   /** How often somebody has looked. */
   looks = 0
 
@@ -52,6 +54,7 @@ export class FakeRouteTable implements RouteTable {
   }
 
   #run(command: string): string | null {
+    if (this.frozen) return 'Operation not permitted'
     const [, verb, dst = '', ...rest] = command.split(' ')
     const words = new Map(
       rest.flatMap((word, index) => (index % 2 === 0 ? [[word, rest[index + 1] ?? ''] as const] : [])),

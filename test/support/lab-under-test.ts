@@ -9,14 +9,16 @@ import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
 import type { LabOptions } from '../../src/lab/plan.ts'
 import { signal, waitGone } from '../../src/lab/process-identity.ts'
 
-/** Longest wait for something that a daemon says once a second, also where it gets no time for a few. */
+/** Longest wait for something that a daemon says once a second. */
 const STATUS_LIMIT_MS = 15_000
+
+const PATIENCE_MS = 10_000
 
 /** Brings a lab up before the tests around the call and takes it down after them. */
 export function labUnderTest(options: Partial<LabOptions> & { readonly name: string }): () => Lab {
   let lab: Lab | null = null
   beforeAll(async () => {
-    lab = await Lab.up(options)
+    lab = patient(await Lab.up(options))
   })
   afterAll(() => Lab.down(options.name))
   afterEach((context) => {
@@ -26,6 +28,14 @@ export function labUnderTest(options: Partial<LabOptions> & { readonly name: str
     if (lab === null) throw new Error('the lab is not up yet')
     return lab
   }
+}
+
+/** Pings of this lab wait longer for their answers, which may be late on a busy machine, unless told otherwise. */
+export function patient(lab: Lab): Lab {
+  const { ping, pingAll } = lab
+  lab.ping = (from, to, options) => ping.call(lab, from, to, { waitMs: PATIENCE_MS, ...options })
+  lab.pingAll = (options) => pingAll.call(lab, { waitMs: PATIENCE_MS, ...options })
+  return lab
 }
 
 /** The end of every daemon's log, for whoever has to understand a failure. */

@@ -151,7 +151,8 @@ function testPeerEvents(now: () => Scene, { peerEvents, kernelEvents }: EventLis
     KERNEL_EVENTS[event](now().kernel, now().peer, now().ground)
     await expectConverged(now(), ['pod1.1'])
     expectForeign(now())
-    expect(logOf(now().lab, 'host1').map((line) => line.event)).toContain('peers-restored')
+    // Said after it was done.
+    await expect.poll(() => logOf(now().lab, 'host1').map((line) => line.event)).toContain('peers-restored')
     expect(await steady.first(STEADY_PINGS)).toEqual(UNNOTICED)
   })
 }

@@ -9,11 +9,11 @@ import { inNamespace } from '../../src/host/command.ts'
 
 const INTERVAL_MS = 10
 
-/** So many may still be under way when pings are ended, on a machine that has much to do. */
-const UNDER_WAY = 100
-
-/** Packets that arrive this much later than the last of the others are lost. */
-const PATIENCE_MS = 2000
+/**
+ * Looks, an interval apart, without a new answer: none comes any more. Looks and no time: while all stands still, nobody
+ * waits.
+ */
+const QUIET_LOOKS = 500
 
 export interface SteadyPingResult {
   readonly sent: number
@@ -42,19 +42,37 @@ export class SteadyPing {
 
   /** Waits until that many have been sent since the start and answered, or are lost. */
   async first(count: number): Promise<SteadyPingResult> {
-    const deadline = performance.now() + count * INTERVAL_MS + PATIENCE_MS
-    while (this.#lastAnswered() < count && performance.now() < deadline) await pause(INTERVAL_MS)
-    await pause(INTERVAL_MS) // answers may overtake each other
+    await this.#answers(count)
     await this.#stop()
     return { sent: count, lost: this.#missing(count) }
   }
 
-  /** Answers come in the order of the questions: behind the last one they are under way, what is missing before is lost. */
+  /** As {@link first}, for those that have been sent by now. */
   async end(): Promise<SteadyPingResult> {
-    await this.#stop()
-    const sent = Number(/(\d+) packets transmitted/.exec(this.#output)?.[1])
-    const last = this.#lastAnswered()
-    return { sent, lost: this.#missing(sent - last > UNDER_WAY ? sent : last) }
+    return this.first(await this.#sentSoFar())
+  }
+
+  /** On SIGQUIT ping tells how it stands, and goes on (ping(8)). */
+  async #sentSoFar(): Promise<number> {
+    this.#child.kill('SIGQUIT')
+    for (let looks = 0; looks < QUIET_LOOKS; looks++) {
+      const sent = /\d+\/(\d+) packets, /.exec(this.#output)?.[1]
+      if (sent !== undefined) return Number(sent)
+      await pause(INTERVAL_MS)
+    }
+    throw new Error(`ping said: ${this.#output.slice(-500)}`)
+  }
+
+  /** Waits until that one is answered, or none comes any more. */
+  async #answers(count: number): Promise<void> {
+    let seen = 0
+    for (let quiet = 0; seen < count && quiet < QUIET_LOOKS; quiet++) {
+      await pause(INTERVAL_MS)
+      const last = this.#lastAnswered()
+      if (last > seen) quiet = 0
+      seen = last
+    }
+    await pause(INTERVAL_MS) // answers may overtake each other
   }
 
   async #stop(): Promise<void> {

@@ -1,7 +1,7 @@
 // Two ends of one TCP transfer of random-looking bytes, as programs for two pods:
 //
-//   tcp-transfer receive PORT                       prints `listening`, then the longest time in which nothing came, in
-//                                                   milliseconds, and the digest of what came
+//   tcp-transfer receive PORT                       prints `listening`, `comes` once a MiB has, then the longest time in
+//                                                   which nothing came, in milliseconds, and the digest of what came
 //   tcp-transfer send HOST PORT MEBIBYTES SECONDS   prints `connected`, then the digest of what went; takes so many
 //                                                   seconds or more, and keeps the last MiB until its input ends
 //
@@ -28,6 +28,7 @@ async function receive(port) {
     longest = Math.max(longest, now - last)
     last = now
     hash.update(chunk)
+    if (bytes < CHUNK.length && bytes + chunk.length >= CHUNK.length) console.log('comes')
     bytes += chunk.length
   }
   console.log(Math.round(longest))

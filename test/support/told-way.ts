@@ -11,6 +11,8 @@ export const OVERLAY_MTU = 1450
 /** Largest packet of pods that the router passes whole: 1400 less what VXLAN over IPv4 adds. */
 export const WHOLE = 1350
 const UNDERLAY_MTU = 1500
+/** TCP goes on within two seconds; fails at three times as much. */
+export const TCP_STALL_LIMIT_MS = 6000
 /** Limits are looked at again every five seconds. */
 export const FORGOTTEN_WITHIN_MS = 15_000
 
@@ -42,7 +44,7 @@ export function toldWay(name: string): ToldWay {
 
 /** Pings of so many bytes, whole packets; all that was said. */
 export async function pings(lab: Lab, from: string, to: string, bytes: number, df: 'do' | 'dont', count = 3) {
-  const words = ['-n', '-c', String(count), '-i', '0.2', '-W', '1', '-M', df, '-s', String(bytes - 28)]
+  const words = ['-n', '-c', String(count), '-i', '0.2', '-W', '5', '-M', df, '-s', String(bytes - 28)]
   const { stdout, stderr } = await lab.exec(from, ['ping', ...words, lab.endpoint(to).address])
   return stdout + stderr
 }
@@ -54,14 +56,15 @@ export async function routeOf(lab: Lab, from: string, to: string): Promise<strin
 
 /** A transfer under which the way shrinks, and for how long nothing came at most. */
 export async function transferOverShrinkingWay({ lab, router }: ToldWay, from: string, to: string): Promise<number> {
-  const size = { mebibytes: 40, seconds: 2.5 }
+  const size = { mebibytes: 40, seconds: 2.5, held: true }
   const transfer = await startTransfer(lab().endpoint(from), lab().endpoint(to), size)
-  await new Promise((resolve) => setTimeout(resolve, 1000))
-  expect(transfer.isRunning()).toBe(true)
+  await transfer.begun
   router().passes(ROUTER_MTU)
+  await expect.poll(() => routeOf(lab(), from, to)).toMatch(new RegExp(`\\bmtu ${WHOLE}\\b`))
+  expect(transfer.isRunning()).toBe(true)
+  transfer.release()
   const { sent, received, longestGapMs } = await transfer.done
   expect(received).toBe(sent)
-  expect(await routeOf(lab(), from, to)).toMatch(new RegExp(`\\bmtu ${WHOLE}\\b`))
   console.log(`nothing came for ${longestGapMs} ms at most`)
   return longestGapMs
 }

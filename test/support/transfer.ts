@@ -21,6 +21,8 @@ export interface Transfer {
   readonly done: Promise<{ readonly sent: string; readonly received: string; readonly longestGapMs: number }>
   /** Resolves when there is a connection. */
   readonly connected: Promise<unknown>
+  /** Resolves when the first MiB has come. */
+  readonly begun: Promise<void>
   /** Whether it still runs. */
   isRunning(): boolean
   /** Lets a held transfer end. */
@@ -39,6 +41,7 @@ export async function startTransfer(
   const receiver = program(to.namespace, ['receive', PORT])
   const received = linesOf(receiver)
   await once(receiver.stdout!, 'data') // it says when it listens
+  const begun = comes(receiver)
   const sender = program(from.namespace, ['send', to.address, PORT, mebibytes, seconds])
   const connected = once(sender.stdout!, 'data')
   if (!held) sender.stdin!.end()
@@ -48,12 +51,17 @@ export async function startTransfer(
     const last = (lines: readonly string[]) => lines.at(-1) ?? ''
     return { sent: last(sent), received: last(arrived), longestGapMs: Number(arrived.at(-2)) }
   })
-  return { done, connected, isRunning: () => running, release: () => void sender.stdin!.end() }
+  return { done, connected, begun, isRunning: () => running, release: () => void sender.stdin!.end() }
+}
+
+function comes(receiver: ChildProcess): Promise<void> {
+  return new Promise((resolve) => receiver.stdout!.on('data', (text) => /comes/.test(text) && resolve()))
 }
 
 function program(namespace: string, words: readonly (string | number)[]): ChildProcess {
   const argv = inNamespace(namespace, [process.execPath, PROGRAM, ...words.map(String)])
   const child = spawn(argv[0]!, argv.slice(1), { stdio: ['pipe', 'pipe', 'inherit'] })
+  child.stdin!.on('error', () => {}) // it has ended before it was told
   onTestFinished(() => void child.kill('SIGKILL'))
   return child
 }

@@ -49,8 +49,8 @@ export function movesItsUnderlay(
       await eventually(() => {
         const status = lab().host(host).status
         expect([status?.state, status?.node?.underlayAddress, status?.lease?.publicIp]).toEqual(['ready', now, now])
+        expect(logOf(lab(), host).filter(({ event }) => event === 'underlay-moved')).toHaveLength(moves)
       })
-      expect(logOf(lab(), host).filter(({ event }) => event === 'underlay-moved')).toHaveLength(moves)
     }
     expect(state()).toEqual(before)
     // Each has heard of the other's new address; workers made anew count on.

@@ -69,8 +69,8 @@ async function busyFrames(lab: Lab, count: number, family: AddressFamily): Promi
   while (capture.isRunning) {
     await Promise.all([
       lab.iperf('pod1.1', 'pod2.1', { family, seconds: 1, bitrate: '200M' }),
-      lab.iperf('pod1.2', 'pod2.2', { family, seconds: 1, udp: true, bitrate: '20M', lengthBytes: 1111 }),
-      lab.iperf('pod1.2', 'pod2.1', { family, seconds: 1, udp: true, bitrate: '10M', lengthBytes: 4001, port: 5202 }),
+      lab.iperf('pod1.2', 'pod2.2', { family, seconds: 1, udp: true, bitrate: '5M', lengthBytes: 1111 }),
+      lab.iperf('pod1.2', 'pod2.1', { family, seconds: 1, udp: true, bitrate: '3M', lengthBytes: 4001 }),
       lab.ping('pod1.1', 'pod2.2', { family, count: 20, sizeBytes: 99 }),
     ])
   }

@@ -7,9 +7,11 @@ import { loadModule, mustRunIn, type UmlGuest } from '../support/uml-guest.ts'
 const AUTO = ['--dataplane', 'auto']
 const host = guestHost('file', AUTO)
 
+/** With a count ping does not wait long for the last answer: then once more. */
+const PATIENT = { timeout: 30_000 }
 const REACHED = ' 0% packet loss'
 const ping = (guest: UmlGuest) =>
-  mustRunIn(guest, ['ping', '-n', '-q', '-c', '3', '-i', '0.5', '-W', '2', OUTSIDE_OVERLAY])
+  mustRunIn(guest, ['ping', '-n', '-q', '-c', '3', '-i', '0.5', '-W', '5', OUTSIDE_OVERLAY])
 const kindOf = async (guest: UmlGuest) => {
   const links = await mustRunIn(guest, ['ip', '-json', '-details', 'link', 'show', 'flannel.1'])
   return (JSON.parse(links) as [{ linkinfo: { info_kind: string } }])[0].linkinfo.info_kind
@@ -31,7 +33,7 @@ test('without the module our engine is taken, and log, status and doctor say why
     message: 'userspace dataplane (auto: this kernel has no vxlan devices)',
   })
   expect(await kindOf(guest)).toBe('tun')
-  expect(await ping(guest)).toContain(REACHED)
+  await expect.poll(() => ping(guest), PATIENT).toContain(REACHED)
 })
 
 test('with it the kernel is taken at the next start, and the node stays who it was', async (context) => {
@@ -47,7 +49,7 @@ test('with it the kernel is taken at the next start, and the node stays who it w
   expect([status?.node, status?.lease?.subnet]).toEqual([before?.node, before?.lease?.subnet])
   expect(next.output.stderr).toContain('kernel dataplane, chosen by auto: this kernel has vxlan devices')
   expect(await kindOf(guest)).toBe('vxlan')
-  expect(await ping(guest)).toContain(REACHED)
-  const back = ['ping', '-n', '-q', '-c', '3', '-i', '0.5', '-W', '2', overlay]
-  expect(await mustRunIn(guest.outside, back)).toContain(REACHED)
+  await expect.poll(() => ping(guest), PATIENT).toContain(REACHED)
+  const back = ['ping', '-n', '-q', '-c', '3', '-i', '0.5', '-W', '5', overlay]
+  await expect.poll(() => mustRunIn(guest.outside, back), PATIENT).toContain(REACHED)
 })

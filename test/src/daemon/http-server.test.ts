@@ -79,12 +79,17 @@ test('a request that does not end is refused', async () => {
 
 test('whoever takes nothing of an answer is hung up on', async () => {
   const large = Buffer.alloc(32 * 1024 * 1024)
-  const { port, clients } = await serve((_, response) => void response.end(large), { silenceMs: 100 })
+  let asked = 0
+  const answer: Answer = (_, response) => {
+    asked++
+    response.end(large)
+  }
+  const { port, clients } = await serve(answer, { silenceMs: 100 })
   const deaf = connect({ port, host: '127.0.0.1' })
   deaf.on('error', () => {})
   deaf.pause()
   deaf.write(request('/'))
-  await expect.poll(clients).toBe(1)
+  await expect.poll(() => asked).toBe(1)
   await expect.poll(clients).toBe(0)
   deaf.destroy()
 })

@@ -1,5 +1,6 @@
 // What a node remembers across restarts, and how it survives rubbish in its memory.
 import { execFile } from 'node:child_process'
+import { once } from 'node:events'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
 import { StateDirectory } from '../../../src/daemon/state-directory.ts'
@@ -74,7 +75,9 @@ test('a second daemon with the same directory is refused, until the first one is
     exitCode: 1,
     oneLine: expect.stringMatching(new RegExp(`${path}.*--state-dir`)),
   })
+  const gone = once(first, 'exit')
   first.kill('SIGKILL')
+  await gone
   await state.claim()
 })
 

@@ -162,6 +162,30 @@ test('is looked at once a second, and rewritten only when something but the time
   expect([read().state, clock.timers]).toEqual(['stopping', 0])
 })
 
+test('is looked at less often where a look takes long', async () => {
+  const { directory, clock, agent, dataplane } = make()
+  let [looks, lookMs, spentMs] = [0, 200, 0]
+  const busy = {
+    wallMs: () => clock.wallMs(),
+    bootMs: () => clock.bootMs() + spentMs,
+    after: (ms: number, fire: () => void) => clock.after(ms, fire),
+  }
+  const file = new StatusFile(directory, busy, () => {
+    looks += 1
+    spentMs += lookMs
+    return statusOf(agent, dataplane, clock)
+  })
+  file.start()
+  await clock.advance(3900)
+  expect(looks).toBe(1)
+  lookMs = 0
+  await clock.advance(200)
+  expect(looks).toBe(2)
+  await clock.advance(3000)
+  expect(looks).toBe(5)
+  file.stop()
+})
+
 test('a moment in which it cannot be made costs no more than a second', async () => {
   const { directory, clock, agent, dataplane } = make()
   let failing = true

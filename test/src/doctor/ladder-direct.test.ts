@@ -78,6 +78,29 @@ describe('without a tunnel', () => {
     expect(lost.rungs[2]).toMatchObject({ verdict: 'bad', text: 'fd00:0:0:2::/64 is pending: no neighbour' })
   })
 
+  test('an IPv6 half that is pending beside a subnet that is reached keeps that one from no question', async () => {
+    const { verdicts, rungs } = await ladder({ ipv6Way: 'none' }, { ...HOST_GW, ipv6: true })
+    expect(verdicts).toEqual(['store good', 'underlay good', 'route bad', 'sizes good', 'pod-side good'])
+    expect(rungs[2]?.next).toMatch(/tries it again by itself/)
+  })
+
+  test('one that is pending beside a tunnel is told with its reason, and is not asked', async () => {
+    const network = { way: 'tunnel', ipv6Way: 'none', answers: [HOST, BRIDGE, '10.244.2.0'] } as const
+    const { verdicts, rungs } = await ladder({ ...network, device: 'flannel.1' }, { ...DIRECT, ipv6: true })
+    expect(verdicts).toEqual([
+      'store good',
+      'underlay good',
+      'vtep good',
+      'vtep-ipv6 bad',
+      'sizes good',
+      'pod-side good',
+    ])
+    expect(rungs[3]).toMatchObject({
+      text: 'fd00:0:0:2::/64 is pending: no neighbour',
+      next: expect.stringMatching(/tries it again by itself/),
+    })
+  })
+
   test('a neighbour past the tunnel is asked in the same way', async () => {
     const { verdicts } = await ladder({}, DIRECT)
     expect(verdicts).toEqual(['store good', 'underlay good', 'route good', 'sizes good', 'pod-side good'])

@@ -57,22 +57,23 @@ test.each([
 })
 
 test('a command that does not end is killed at its deadline, with what it has started', async () => {
+  // By then the shell has started, be the machine busy.
+  const limitMs = 3000
   const start = performance.now()
   const text = 'sleep 60 & echo $!; sleep 60'
-  const { output, failure } = await runConfigured({ text, shell: true }, { ...RUN, limitMs: 300 })
+  const { output, failure } = await runConfigured({ text, shell: true }, { ...RUN, limitMs })
   expect({ output, failure }).toEqual({
     output: expect.stringMatching(/^\d+$/),
-    failure: 'no end within 0.3 s, killed',
+    failure: 'no end within 3 s, killed',
   })
-  expect(performance.now() - start).toBeLessThan(3000)
+  expect(performance.now() - start).toBeLessThan(3 * limitMs)
   await expect.poll(() => hasEnded(Number(output))).toBe(true)
 })
 
 test('what a command leaves running holds nobody up, and lives on', async () => {
-  const start = performance.now()
-  const { output, failure } = await runConfigured({ text: 'sleep 20 & echo $!', shell: true }, RUN)
+  // Who waited for it would run into the time limit.
+  const { output, failure } = await runConfigured({ text: 'sleep 60 & echo $!', shell: true }, RUN)
   expect(failure).toBeNull()
-  expect(performance.now() - start).toBeLessThan(5000)
   process.kill(Number(output), 'SIGKILL')
 })
 

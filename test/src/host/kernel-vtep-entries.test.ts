@@ -137,6 +137,23 @@ describe('the keeper of entries', () => {
     expect(pending()).toEqual([])
   })
 
+  test('believes what it has programmed while the tables cannot be read, and reads them again with back-off', async () => {
+    const { tables, clock, entries, replace, retry, pending } = made()
+    await replace(HOST2, HOST3)
+    tables.readable = false
+    await entries.pass('changed by somebody else')
+    await retry()
+    expect([pending(), clock.delays, clock.waiting]).toEqual([[], [100, 200], true])
+    expect(entries.unseen).toBe('Device "flannel.1" does not exist.')
+    tables.readable = true
+    await retry()
+    expect([pending(), clock.waiting, entries.unseen]).toEqual([[], false, null])
+    tables.readable = false
+    entries.forget() // a device that was made anew
+    await entries.pass('changed by somebody else')
+    expect(pending()).toHaveLength(2)
+  })
+
   test('takes a wrong route of ours away where the kernel does not replace it, in the same pass', async () => {
     const { tables, replace, pending } = made()
     tables.routes = [{ dst: '10.244.2.0/24', dev: 'eth0', protocol: '142' }]

@@ -12,6 +12,7 @@ import {
   vtepMacOf,
   vxlanData,
 } from '../../../src/store/flannel-json.ts'
+import { cpuMsOf } from '../../support/cpu-time.ts'
 
 describe('keys', () => {
   test('an IPv4 key is read and written alike', () => {
@@ -60,10 +61,11 @@ describe('keys', () => {
   })
 
   test('a key as long as etcd takes one is read in no time', () => {
-    const began = performance.now()
-    for (const tail of ['', '.', '-24', '.0.0.0-24x']) expect(parseSubnetKey('1'.repeat(100_000) + tail)).toBeNull()
-    expect(parseSubnetKey(`${'x'.repeat(1_000_000)}10.12.13.0-24`)?.subnet).toEqual(parsePrefix('10.12.13.0/24'))
-    expect(performance.now() - began).toBeLessThan(1000)
+    const spentMs = cpuMsOf(() => {
+      for (const tail of ['', '.', '-24', '.0.0.0-24x']) expect(parseSubnetKey('1'.repeat(100_000) + tail)).toBeNull()
+      expect(parseSubnetKey(`${'x'.repeat(1_000_000)}10.12.13.0-24`)?.subnet).toEqual(parsePrefix('10.12.13.0/24'))
+    })
+    expect(spentMs).toBeLessThan(1000)
   })
 
   test('every subnet that a key can express survives the round trip', () => {

@@ -2,7 +2,7 @@
 // engine is left alone when nobody reads any more.
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import type { RecordedStep } from '../../../dataplane/index.ts'
 import { API_SOCKET, ApiServer, type Traceable } from '../../../src/daemon/api-server.ts'
 import { stepFromLine, stepToLine } from '../../../src/trace/step-lines.ts'
@@ -65,7 +65,7 @@ describe('the trace stream', () => {
     expect(traceable.asked).toEqual([3])
     traceable.see([recorded(0), recorded(1)])
     traceable.see([recorded(2)])
-    await vi.waitFor(() => expect(trace.steps).toEqual([recorded(0), recorded(1), recorded(2)]))
+    await expect.poll(() => trace.steps).toEqual([recorded(0), recorded(1), recorded(2)])
     trace.close()
     expect(traceable.asked).toEqual([3])
   })
@@ -74,7 +74,7 @@ describe('the trace stream', () => {
     const traceable = new FakeTraceable()
     const trace = await openTrace(await serve(traceable), 100)
     trace.close()
-    await vi.waitFor(() => expect(traceable.asked).toEqual([100, 0]))
+    await expect.poll(() => traceable.asked).toEqual([100, 0])
   })
 
   it.each([0, -1, 1.5, 1e9])('refuses to record %s steps', async (steps) => {

@@ -118,9 +118,11 @@ const NAMES: Readonly<Record<Rung['name'], string>> = {
   vtep: 'VTEP',
   'underlay-ipv6': 'underlay6',
   'vtep-ipv6': 'VTEP IPv6',
+  'route-ipv6': 'route6',
   sizes: 'sizes',
   'sizes-ipv6': 'sizes6',
   'pod-side': 'pod side',
+  'pod-side-ipv6': 'pod side6',
 }
 
 /** One rung as one line, and one more for what to do when it does not hold. */

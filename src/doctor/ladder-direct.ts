@@ -1,10 +1,15 @@
-// Rungs of the way to a peer that is reached without a tunnel: the route that leads there, and the sizes of the link.
+// The way to a peer that is reached without a tunnel, of either family: the host itself, the route that leads there, the
+// sizes of the link, the pods' bridge.
+import { parseIpv6Prefix } from '../../dataplane/index.ts'
 import type { EchoOptions } from '../host/echo.ts'
 import { UNDERLAY_GONE } from '../host/pending.ts'
 import { foreignRouteIn, isNoNeighbour } from '../host/route-place.ts'
+import { ipv6EndOf } from './ipv6-way.ts'
+import { askUnderlay, type PodSide, podRung, skipped } from './ladder-echo.ts'
 import { measure } from './mtu-ruler.ts'
 import type { PeerView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, Rung, RungName } from './rung.ts'
+import { gatewayAddress, type Target } from './target.ts'
 
 /** An answer that takes longer counts as lost, milliseconds. */
 const WAIT_MS = 800
@@ -25,34 +30,94 @@ export function isDirect(peer: Pick<PeerView, 'subnet' | 'ways'>, place: LadderP
   return place.overlayDevice === '' || !takesTunnel(peer.subnet, peer)
 }
 
-/** `address`: one in the peer's subnet, that its route leads to. */
-export async function routeRung(
-  peer: PeerView,
-  address: string,
-  { underlayInterface }: LadderPlace,
+/** One family's way to a peer past the tunnel. */
+export interface DirectWay extends Required<PodSide> {
+  readonly routeRung: RungName
+  readonly sizesRung: RungName
+  readonly peer: PeerView
+  /** This node's end, with what pods of that family send. */
+  readonly place: LadderPlace
+}
+
+/** That of the subnet which the peer goes by. */
+export function directWayTo({ lease: peer, subnet }: Target & { kind: 'peer' }, place: LadderPlace): DirectWay {
+  const names = { routeRung: 'route', sizesRung: 'sizes', podRung: 'pod-side' } as const
+  return { subnet: peer.subnet, publicIp: peer.publicIp, bridge: gatewayAddress(subnet), peer, place, ...names }
+}
+
+/**
+ * That of IPv6 beside IPv4; `null` where there is none, or by a tunnel. A pending one counts where IPv4 has no tunnel
+ * either: there is none to ask for it.
+ */
+export function directIpv6WayTo(peer: PeerView, place: LadderPlace): DirectWay | null {
+  const { ipv6Subnet: text, publicIpv6: publicIp = null, ways } = peer
+  const subnet = parseIpv6Prefix(text ?? '')
+  if (!place.ipv6 || text === null || subnet === null || text === peer.subnet || publicIp === null) return null
+  const isPast = isDirect({ subnet: text, ...(ways === undefined ? {} : { ways }) }, place)
+  if (!isPast || (wayTo(text, peer)?.way === 'none' && !isDirect(peer, place))) return null
+  const names = { routeRung: 'route-ipv6', sizesRung: 'sizes-ipv6', podRung: 'pod-side-ipv6' } as const
+  const bridge = gatewayAddress(subnet)
+  return { subnet: text, publicIp, bridge, peer, place: ipv6EndOf(place) ?? place, ...names }
+}
+
+/** Rungs of that of IPv6, its underlay first. The tunnel's port is IPv4's to ask for. */
+export async function* climbDirectIpv6(way: DirectWay, options: LadderOptions): AsyncGenerator<Rung> {
+  const underlay = await askUnderlay(way.publicIp, { ...options, place: null }, 'underlay-ipv6')
+  yield* climbDirect(way, underlay, options)
+}
+
+/** Rungs of one, each as it is known. */
+export async function* climbDirect(way: DirectWay, underlay: Rung, options: LadderOptions): AsyncGenerator<Rung> {
+  yield underlay
+  const route = await routeRung(way, options)
+  yield route
+  if (route.verdict === 'bad') {
+    for (const name of [way.sizesRung, way.podRung]) yield skipped(name, 'no packet gets there')
+    return
+  }
+  const isSilent = underlay.verdict === 'unproven'
+  if (isSilent || underlay.verdict === 'bad') yield skipped(way.sizesRung, 'the host itself does not answer')
+  else yield await linkSizesRung(way, options)
+  yield await podRung(way, options, isSilent ? silenceAdvice(way) : '')
+}
+
+/** Silence of the host proves something once its pods are silent as well. */
+function silenceAdvice({ publicIp, place }: DirectWay): string {
+  const [filter, protocol] = publicIp.includes(':') ? ['ip6tables', 'icmp6'] : ['iptables', 'icmp']
+  const capture = `tcpdump -ni ${place.underlayInterface} 'host ${publicIp} and ${protocol}'`
+  return `the host has not answered either: is ${publicIp} up, and what drops ICMP? ${capture}; ${filter} -S INPUT there; `
+}
+
+async function routeRung(
+  { routeRung: name, subnet, publicIp, bridge: address, peer, place: { underlayInterface } }: DirectWay,
   { tools }: Pick<LadderOptions, 'tools'>,
 ): Promise<Rung> {
   const rung = (verdict: Rung['verdict'], text: string, next: string | null = null): Rung => {
-    return { name: 'route', verdict, text, averageMs: null, next }
+    return { name, verdict, text, averageMs: null, next }
   }
-  const pending = pendingRung('route', peer.subnet, peer)
+  const pending = pendingRung(name, subnet, peer, publicIp)
   if (pending !== null) return pending
-  const way = wayTo(peer.subnet, peer)
+  const way = wayTo(subnet, peer)
   const device = await tools.deviceTo(address)
   if (device === underlayInterface) {
     const whose = way === null || way.why === '' ? '' : ` (${way.why})`
-    return rung('good', `${peer.subnet} by way of ${peer.publicIp} on ${device}, without a tunnel${whose}`)
+    return rung('good', `${subnet} by way of ${publicIp} on ${device}, without a tunnel${whose}`)
   }
   const what = device === null ? `there is no route to ${address}` : `a route takes ${address} to ${device}`
   const see = `ip route get ${address}; the daemon puts its route back within seconds: is it running?`
-  return rung('bad', `${what}, not by way of ${peer.publicIp} on ${underlayInterface}`, see)
+  return rung('bad', `${what}, not by way of ${publicIp} on ${underlayInterface}`, see)
 }
 
 /** A rung that cannot hold, since this node sends nothing to that subnet of a peer; `null` where it does. */
-export function pendingRung(name: RungName, subnet: string | null, peer: PeerView): Rung | null {
+export function pendingRung(
+  name: RungName,
+  subnet: string | null,
+  peer: PeerView,
+  publicIp = peer.publicIp,
+): Rung | null {
   const known = wayTo(subnet ?? '', peer)
   if (known?.way !== 'none') return null
-  const next = pendingAdvice(known.why, peer.publicIp)
+  const next = pendingAdvice(known.why, publicIp)
   return { name, verdict: 'bad', text: `${subnet} is pending: ${known.why}`, averageMs: null, next }
 }
 
@@ -66,9 +131,8 @@ export function pendingAdvice(why: string, publicIp: string): string {
 }
 
 /** Packets of pods are as large as the link takes: asked of the host itself, whose pods may not be there yet. */
-export async function linkSizesRung(
-  publicIp: string,
-  { underlayMtuBytes: expected, overlayMtuBytes: pods }: LadderPlace,
+async function linkSizesRung(
+  { sizesRung: name, publicIp, place: { underlayMtuBytes: expected, overlayMtuBytes: pods } }: DirectWay,
   { tools, signal }: Pick<LadderOptions, 'tools' | 'signal'>,
 ): Promise<Rung> {
   const result = await measure(
@@ -83,7 +147,7 @@ export async function linkSizesRung(
   )
   const largest = result.largestBytes ?? 0
   const rung = (verdict: Rung['verdict'], text: string, next: string | null = null): Rung => {
-    return { name: 'sizes', verdict, text, averageMs: null, next }
+    return { name, verdict, text, averageMs: null, next }
   }
   const what = largest === 0 ? 'nothing large passes' : `${largest} passes`
   if (largest >= expected) return rung('good', `${what}, all that the link should take; pods send up to ${pods}`)

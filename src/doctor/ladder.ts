@@ -2,10 +2,18 @@
 // first that fails is the one to look at. What is asked of the network comes in as tools, so that tests can stand in
 // for it.
 import { formatPrefix } from '../../dataplane/index.ts'
-import type { EchoResult } from '../host/echo.ts'
 import { formatSpan } from '../time-span.ts'
 import { type Ipv6Way, ipv6WayTo } from './ipv6-way.ts'
-import { isDirect, linkSizesRung, pendingRung, routeRung, takesTunnel } from './ladder-direct.ts'
+import {
+  climbDirect,
+  climbDirectIpv6,
+  directIpv6WayTo,
+  directWayTo,
+  isDirect,
+  pendingRung,
+  takesTunnel,
+} from './ladder-direct.ts'
+import { answered, askUnderlay, echoes, lossAdvice, lossVerdict, podRung, skipped } from './ladder-echo.ts'
 import { ofTwo, sizesRung } from './ladder-sizes.ts'
 import type { NodeView, PeerView } from './node-view.ts'
 import type { LadderOptions, LadderPlace, LadderTools, Rung, RungName, Verdict } from './rung.ts'
@@ -43,40 +51,46 @@ export async function climb(target: Target, view: NodeView, options: LadderOptio
     skip(['vtep', 'sizes', 'pod-side'], NOTHING_TO_ASK[target.kind])
     return rungs
   }
-  if (isDirect(target.lease, options.place)) {
-    add(underlay)
-    const route = await routeRung(target.lease, gatewayAddress(target.subnet), options.place, options)
-    if (route.verdict === 'bad') {
-      add(route)
-      skip(['sizes', 'pod-side'], 'no packet gets there')
-      return rungs
-    }
-    add(pendingRung('route', target.lease.ipv6Subnet, target.lease) ?? route)
-    const sizes = underlay.verdict === 'unproven' || underlay.verdict === 'bad'
-    if (sizes) skip(['sizes'], 'the host itself does not answer')
-    else add(await linkSizesRung(publicIp, options.place, options))
-    for (const rung of await askIpv6Beside(target.lease, underlay, options, options.place)) add(rung)
-    add(await podRung(gatewayAddress(target.subnet), target, options))
-    return rungs
+  const { place } = options
+  const past = directIpv6WayTo(target.lease, place)
+  if (isDirect(target.lease, place)) {
+    for await (const rung of climbDirect(directWayTo(target, place), underlay, options)) add(rung)
+    if (past === null) for (const rung of await askIpv6Beside(target.lease, underlay, options, place)) add(rung)
+  } else {
+    for await (const rung of climbTunnel(target, underlay, past !== null, { ...options, place })) add(rung)
   }
-  const vtep = await askVtep(target.lease.publicIp, vtepAddress(target.subnet), underlay, options, options.place)
-  add(withVtep(underlay, vtep, publicIp, options.place))
-  if (add(vtep).verdict === 'bad') {
-    skip(['sizes', 'pod-side'], 'nothing passes the tunnel')
-    return rungs
+  if (past !== null) for await (const rung of climbDirectIpv6(past, options)) add(rung)
+  return rungs
+}
+
+/** `isIpv6Past`: IPv6 takes no tunnel, and is not asked here. */
+async function* climbTunnel(
+  target: Target & { kind: 'peer' },
+  underlay: Rung,
+  isIpv6Past: boolean,
+  options: LadderOptions & { place: LadderPlace },
+): AsyncGenerator<Rung> {
+  const { lease, subnet } = target
+  const { publicIp } = lease
+  const { place } = options
+  const vtep = await askVtep(publicIp, vtepAddress(subnet), underlay, options, place)
+  yield withVtep(underlay, vtep, publicIp, place)
+  yield vtep
+  if (vtep.verdict === 'bad') {
+    for (const name of ['sizes', 'pod-side'] as const) yield skipped(name, 'nothing passes the tunnel')
+    return
   }
-  const second = ipv6WayTo(target.lease, options.place)
-  const ipv6 = await askIpv6(second, target.lease, options, options.place)
-  for (const rung of ipv6) add(rung)
-  const first = { publicIp, vtep: vtepAddress(target.subnet), place: options.place, rungs: [underlay, vtep] }
-  const both = second !== null && takesTunnel(second.subnet, target.lease)
+  const second = isIpv6Past ? null : ipv6WayTo(lease, place)
+  const ipv6 = isIpv6Past ? [] : await askIpv6(second, lease, options, place)
+  yield* ipv6
+  const first = { publicIp, vtep: vtepAddress(subnet), place, rungs: [underlay, vtep] }
+  const both = second !== null && takesTunnel(second.subnet, lease)
   const ways: MeasuredWay[] = both ? [first, { ...second, rungs: ipv6 }] : [first]
   for (const way of ways) {
     const rung = await askSizes(way, options)
-    add(ways.length === 1 ? rung : ofTwo(rung, way.place))
+    yield ways.length === 1 ? rung : ofTwo(rung, way.place)
   }
-  add(await podRung(gatewayAddress(target.subnet), target, options))
-  return rungs
+  yield await podRung({ subnet: formatPrefix(subnet), bridge: gatewayAddress(subnet), publicIp }, options)
 }
 
 function storeRung(target: Target, view: NodeView, now: number): Rung {
@@ -108,43 +122,6 @@ function storeRung(target: Target, view: NodeView, now: number): Rung {
     return rung('warning', `${what}, as of ${view.status.since}: the daemon runs, but does not answer`, see)
   }
   return rung('good', `${what}, ${until}`, null)
-}
-
-/** Silence is asked twice: on a busy host a whole series may be late. */
-async function echoes(address: string, { tools, count, signal }: LadderOptions): Promise<EchoResult> {
-  const options = signal === undefined ? { count } : { count, signal }
-  const result = await tools.echo(address, options)
-  return result.received > 0 || result.refusal !== '' ? result : tools.echo(address, options)
-}
-
-async function askUnderlay(
-  publicIp: string,
-  options: LadderOptions,
-  name: 'underlay' | 'underlay-ipv6' = 'underlay',
-): Promise<Rung> {
-  const { tools, place } = options
-  const [result, udp] = await Promise.all([
-    echoes(publicIp, options),
-    place === null || place.port === 0 ? ('silent' as const) : tools.askUdpPort(publicIp, place.port),
-  ])
-  const rung = (verdict: Verdict, text: string, next: string | null = null): Rung => {
-    return { name, verdict, text: `ICMP ${publicIp}: ${text}`, averageMs: result.averageMs, next }
-  }
-  if (udp === 'refused') {
-    const port = place?.port ?? 0
-    return rung(
-      'bad',
-      `UDP port ${port} is refused: nothing listens there`,
-      `on ${publicIp}: ss -lunp sport = :${port}`,
-    )
-  }
-  if (result.received > 0) return rung(lossVerdict(result), answered(result), lossAdvice(result, publicIp))
-  if (result.refusal !== '') {
-    // The neighbour does not answer ARP, here or at the last router.
-    const neighbour = /Host Unreachable/.test(result.refusal) ? `is it up? ip neigh show to ${publicIp}; ` : ''
-    return rung('bad', result.refusal, `${neighbour}ip route get ${publicIp}`)
-  }
-  return rung('unproven', 'no answer (ICMP may be blocked: not proven)')
 }
 
 /** Silence on the underlay proves something once the tunnel is silent as well. */
@@ -222,6 +199,8 @@ async function askIpv6Beside(
   options: LadderOptions,
   place: LadderPlace,
 ): Promise<Rung[]> {
+  const pending = place.ipv6 ? pendingRung('route-ipv6', lease.ipv6Subnet, lease) : null
+  if (pending !== null) return [pending]
   const vtep = ipv6VtepAddress(lease)
   if (place.overlayDevice === '' || vtep === null || !takesTunnel(lease.ipv6Subnet ?? '', lease)) return []
   const second = ipv6WayTo(lease, place)
@@ -245,10 +224,6 @@ async function askSizes({ vtep, publicIp, place, rungs }: MeasuredWay, options: 
   }
   const underlayAnswers = rungs.every(({ verdict }) => verdict !== 'unproven')
   return sizesRung({ vtep, publicIp, underlayAnswers }, place, options)
-}
-
-function skipped(name: RungName, why: string): Rung {
-  return { name, verdict: 'skipped', text: why, averageMs: null, next: null }
 }
 
 async function askIpv6Vtep(
@@ -278,30 +253,4 @@ async function askIpv6Vtep(
   const next = (await strayRoute(address, options.tools, place)) ?? seeFirst + there
   const said = result.refusal === '' ? 'no answer' : result.refusal
   return { name: 'vtep-ipv6', verdict: 'bad', text: text + said, averageMs: null, next }
-}
-
-async function podRung(address: string, target: Target & { kind: 'peer' }, options: LadderOptions): Promise<Rung> {
-  const result = await echoes(address, options)
-  const text = `${address}, the bridge of ${formatPrefix(target.subnet)}: `
-  if (result.received > 0) {
-    const next = lossAdvice(result, target.lease.publicIp)
-    const [verdict, averageMs] = [lossVerdict(result), result.averageMs]
-    return { name: 'pod-side', verdict, text: text + answered(result), averageMs, next }
-  }
-  const setting = address.includes(':') ? 'net.ipv6.conf.all.forwarding' : 'net.ipv4.ip_forward'
-  const next = `on ${target.lease.publicIp}: has a pod run there yet? ip address show to ${address}; sysctl ${setting}`
-  const said = result.refusal === '' ? 'no answer' : result.refusal
-  return { name: 'pod-side', verdict: 'bad', text: text + said, averageMs: null, next }
-}
-
-function answered({ sent, received }: EchoResult): string {
-  return received === sent ? 'answers' : `${received} of ${sent} answered`
-}
-
-function lossVerdict({ sent, received }: EchoResult): Verdict {
-  return received === sent ? 'good' : 'warning'
-}
-
-function lossAdvice(result: EchoResult, publicIp: string): string | null {
-  return lossVerdict(result) === 'good' ? null : `packets are lost: ping -c 100 -i 0.05 ${publicIp}`
 }

@@ -4,8 +4,8 @@ import type { EchoOptions, EchoResult } from '../host/echo.ts'
 import type { UdpAnswer } from '../host/udp-refusal.ts'
 
 /**
- * `vtep-ipv6` only where both ends have an IPv6 half, `underlay-ipv6` and `sizes-ipv6` where that has a tunnel of its own;
- * `route` in place of `vtep` where no tunnel is used.
+ * `vtep-ipv6` only where both ends have an IPv6 half, `underlay-ipv6` and `sizes-ipv6` where that has a way of its own;
+ * `route` in place of `vtep` where no tunnel is used, and `route-ipv6` with `pod-side-ipv6` where IPv6 uses none.
  */
 export type RungName =
   | 'store'
@@ -14,9 +14,11 @@ export type RungName =
   | 'vtep'
   | 'underlay-ipv6'
   | 'vtep-ipv6'
+  | 'route-ipv6'
   | 'sizes'
   | 'sizes-ipv6'
   | 'pod-side'
+  | 'pod-side-ipv6'
 
 /**
  * `unproven`: no answer, which by itself proves nothing (ICMP may be blocked). `warning`: it works, but not as it

@@ -20,37 +20,50 @@ const DIRECT: LadderPlace = {
 }
 const HOST = '192.0.2.2'
 const BRIDGE = '10.244.2.1'
+const IPV6 = { host: '2001:db8::2', bridge: 'fd00:0:0:2::1', subnet: 'fd00:0:0:2::/64' }
+const ALL = [HOST, BRIDGE, IPV6.host, IPV6.bridge]
+/** What is asked by each family where neither takes a tunnel. */
+const IPV4_WELL = ['store good', 'underlay good', 'route good', 'sizes good', 'pod-side good']
+const IPV6_WELL = ['underlay-ipv6 good', 'route-ipv6 good', 'sizes-ipv6 good', 'pod-side-ipv6 good']
 const FOREIGN = 'a route that is not ours is in the way: 10.244.2.0/24 dev eth1 proto static'
 
 interface Network {
   readonly answers?: readonly string[]
   readonly limitBytes?: number
+  /** The same for the IPv6 address of the host. */
+  readonly ipv6LimitBytes?: number
   readonly device?: string | null
+  /** The same for the IPv6 subnet. */
+  readonly ipv6Device?: string | null
+  readonly refusal?: string
   readonly way?: 'direct' | 'tunnel' | 'none'
   readonly why?: string
   /** Way of an IPv6 half; absent: there is none. */
-  readonly ipv6Way?: 'direct' | 'none'
+  readonly ipv6Way?: 'direct' | 'tunnel' | 'none'
+  readonly ipv6Why?: string
 }
 
 async function ladder(network: Network = {}, place = HOST_GW) {
-  const { answers = [HOST, BRIDGE], limitBytes = 1500, device = 'eth0', way = 'direct', why = '', ipv6Way } = network
+  const { answers = ALL, limitBytes = 1500, device = 'eth0', way = 'direct', why = '', ipv6Way } = network
+  const { ipv6LimitBytes = limitBytes, ipv6Device = device, ipv6Why = '', refusal = '' } = network
   const ports: number[] = []
   const tools: LadderTools = {
     echo: async (address, { count, packetBytes = 84 }) => {
-      const received = answers.includes(address) && packetBytes <= limitBytes ? count : 0
-      return { sent: count, received, averageMs: received > 0 ? 0.2 : null, tooBig: null, refusal: '' }
+      const limit = address === IPV6.host ? ipv6LimitBytes : limitBytes
+      const received = answers.includes(address) && packetBytes <= limit ? count : 0
+      const said = answers.includes(address) ? '' : refusal
+      return { sent: count, received, averageMs: received > 0 ? 0.2 : null, tooBig: null, refusal: said }
     },
     askUdpPort: async (_, port) => {
       ports.push(port)
       return 'silent'
     },
-    deviceTo: async () => device,
+    deviceTo: async (address) => (address.includes(':') ? ipv6Device : device),
     now: () => NOW,
   }
-  const ipv6 = 'fd00:0:0:2::/64'
-  const half = ipv6Way === undefined ? [] : [{ subnet: ipv6, way: ipv6Way, why: 'no neighbour' }]
-  const ipv6Subnet = ipv6Way === undefined ? null : ipv6
-  const one = peer(2, { ipv6Subnet, ways: [{ subnet: '10.244.2.0/24', way, why }, ...half] })
+  const half = ipv6Way === undefined ? [] : [{ subnet: IPV6.subnet, way: ipv6Way, why: ipv6Why }]
+  const [ipv6Subnet, publicIpv6] = ipv6Way === undefined ? [null, null] : [IPV6.subnet, IPV6.host]
+  const one = peer(2, { ipv6Subnet, publicIpv6, ways: [{ subnet: '10.244.2.0/24', way, why }, ...half] })
   const { view } = withStatus({ peers: [one] as never })
   const rungs = await climb(findTarget(HOST, view)!, view, { count: 2, place, tools })
   const matrix = await askPeers(view, place, tools)
@@ -69,23 +82,13 @@ describe('without a tunnel', () => {
     expect(matrix[0]).toMatchObject({ refused: false, whole: true, vtepMs: 0.2 })
   })
 
-  test('an IPv6 half has no VTEP to ask, and is told of when no route leads to it', async () => {
-    const place = { ...HOST_GW, ipv6: true }
-    const well = await ladder({ ipv6Way: 'direct' }, place)
-    expect(well.verdicts).toEqual(['store good', 'underlay good', 'route good', 'sizes good', 'pod-side good'])
-    expect(well.matrix[0]).not.toHaveProperty('ipv6Ms')
-    const lost = await ladder({ ipv6Way: 'none' }, place)
-    expect(lost.rungs[2]).toMatchObject({ verdict: 'bad', text: 'fd00:0:0:2::/64 is pending: no neighbour' })
-  })
-
-  test('an IPv6 half that is pending beside a subnet that is reached keeps that one from no question', async () => {
-    const { verdicts, rungs } = await ladder({ ipv6Way: 'none' }, { ...HOST_GW, ipv6: true })
-    expect(verdicts).toEqual(['store good', 'underlay good', 'route bad', 'sizes good', 'pod-side good'])
-    expect(rungs[2]?.next).toMatch(/tries it again by itself/)
-  })
-
   test('one that is pending beside a tunnel is told with its reason, and is not asked', async () => {
-    const network = { way: 'tunnel', ipv6Way: 'none', answers: [HOST, BRIDGE, '10.244.2.0'] } as const
+    const network = {
+      way: 'tunnel',
+      ipv6Way: 'none',
+      ipv6Why: 'no neighbour',
+      answers: [HOST, BRIDGE, '10.244.2.0'],
+    } as const
     const { verdicts, rungs } = await ladder({ ...network, device: 'flannel.1' }, { ...DIRECT, ipv6: true })
     expect(verdicts).toEqual([
       'store good',
@@ -159,5 +162,94 @@ describe('without a tunnel', () => {
   test('a host that answers no ICMP is not measured, and its pods are asked all the same', async () => {
     const { verdicts } = await ladder({ answers: [BRIDGE] })
     expect(verdicts.slice(1)).toEqual(['underlay unproven', 'route good', 'sizes skipped', 'pod-side good'])
+  })
+})
+
+describe('IPv6 beside IPv4, both without a tunnel', () => {
+  const DUAL: LadderPlace = { ...HOST_GW, ipv6: true }
+  const DUAL_DIRECT: LadderPlace = {
+    ...DIRECT,
+    ipv6: true,
+    ipv6Tunnel: { device: 'flannel-v6.1', mtuBytes: 1430, overheadBytes: 70 },
+  }
+  const without = (...silent: string[]) => ALL.filter((one) => !silent.includes(one))
+
+  test.each([
+    ['a backend without one', DUAL, 1500],
+    ['neighbours past theirs', DUAL_DIRECT, 1430],
+  ])('has the same rungs as IPv4, with %s', async (_, place, pods) => {
+    const { rungs, verdicts, matrix } = await ladder({ ipv6Way: 'direct' }, place)
+    expect(verdicts).toEqual([...IPV4_WELL, ...IPV6_WELL])
+    expect(rungs.slice(-4).map(({ text }) => text)).toEqual([
+      'ICMP 2001:db8::2: answers',
+      'fd00:0:0:2::/64 by way of 2001:db8::2 on eth0, without a tunnel',
+      `1500 passes, all that the link should take; pods send up to ${pods}`,
+      'fd00:0:0:2::1, the bridge of fd00:0:0:2::/64: answers',
+    ])
+    if (place === DUAL) expect(matrix[0]).not.toHaveProperty('ipv6Ms')
+  })
+
+  test.each<[string, Network, string[], number, RegExp]>([
+    [
+      'the host’s address is no neighbour’s',
+      { answers: without(IPV6.host, IPV6.bridge), refusal: 'Destination unreachable: Address unreachable' },
+      ['underlay-ipv6 bad', 'route-ipv6 good', 'sizes-ipv6 skipped', 'pod-side-ipv6 bad'],
+      0,
+      /is it up\? ip neigh show to 2001:db8::2/,
+    ],
+    [
+      'ICMPv6 is dropped there',
+      { answers: without(IPV6.host, IPV6.bridge) },
+      ['underlay-ipv6 unproven', 'route-ipv6 good', 'sizes-ipv6 skipped', 'pod-side-ipv6 bad'],
+      3,
+      /host 2001:db8::2 and icmp6'; ip6tables -S INPUT there; on 2001:db8::2: has a pod run/,
+    ],
+    [
+      'only the pods are silent',
+      { answers: without(IPV6.bridge) },
+      ['underlay-ipv6 good', 'route-ipv6 good', 'sizes-ipv6 good', 'pod-side-ipv6 bad'],
+      3,
+      /^on 2001:db8::2: has a pod run there yet\? .*net\.ipv6\.conf\.all\.forwarding/,
+    ],
+    [
+      'a route leads elsewhere',
+      { ipv6Device: 'tun9' },
+      ['underlay-ipv6 good', 'route-ipv6 bad', 'sizes-ipv6 skipped', 'pod-side-ipv6 skipped'],
+      1,
+      /^ip route get fd00:0:0:2::1/,
+    ],
+    [
+      'it is pending',
+      { ipv6Way: 'none', ipv6Why: '2001:db8::2 is no neighbour on eth0 (No route to host)' },
+      ['underlay-ipv6 good', 'route-ipv6 bad', 'sizes-ipv6 skipped', 'pod-side-ipv6 skipped'],
+      1,
+      /is 2001:db8::2 on the same link\? ip route get 2001:db8::2/,
+    ],
+    [
+      'the link takes less',
+      { ipv6LimitBytes: 1400 },
+      ['underlay-ipv6 good', 'route-ipv6 good', 'sizes-ipv6 bad', 'pod-side-ipv6 good'],
+      2,
+      /tracepath -n -l 1500 2001:db8::2/,
+    ],
+  ])('is told by the rung that fails, and IPv4 is well: %s', async (_, network, expected, bad, next) => {
+    const { rungs, verdicts } = await ladder({ ipv6Way: 'direct', ...network }, DUAL)
+    expect(verdicts).toEqual([...IPV4_WELL, ...expected])
+    expect(rungs[IPV4_WELL.length + bad]?.next).toMatch(next)
+  })
+
+  test('is asked where IPv4 is not reached', async () => {
+    const { verdicts } = await ladder({ ipv6Way: 'direct', way: 'none', why: FOREIGN }, DUAL)
+    expect(verdicts.slice(2)).toEqual(['route bad', 'sizes skipped', 'pod-side skipped', ...IPV6_WELL])
+  })
+
+  test('is asked past the tunnel where IPv4 alone takes it', async () => {
+    const answers = [...ALL, '10.244.2.0']
+    const network = { way: 'tunnel', ipv6Way: 'direct', answers, device: 'flannel.1', ipv6Device: 'eth0' } as const
+    const { verdicts } = await ladder(network, DUAL_DIRECT)
+    expect(verdicts).toEqual([
+      ...['store good', 'underlay good', 'vtep good', 'sizes good', 'pod-side good'],
+      ...IPV6_WELL,
+    ])
   })
 })

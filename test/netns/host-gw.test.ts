@@ -3,8 +3,9 @@
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { loadRuleset, replaceTable } from '../../src/host/nft.ts'
 import { hostFiles, labFiles } from '../../src/lab/lab-state.ts'
-import { askInHost } from '../support/ask-in-host.ts'
+import { askInHost, verdictsOf } from '../support/ask-in-host.ts'
 import { Capture } from '../support/capture.ts'
 import { leasesIn } from '../support/daemon-under-test.ts'
 import { eventually, killDaemon, labUnderTest, logOf } from '../support/lab-under-test.ts'
@@ -150,5 +151,28 @@ describe('three hosts with host-gw', () => {
       expect(await lab().ping('pod3.1', 'pod1.1')).toMatchObject({ received: 1 })
     },
     3 * TEST_MS,
+  )
+})
+
+describe('two hosts with host-gw and both families', () => {
+  const lab = labUnderTest({ name: 'hostgw6', hosts: 2, pods: 1, backend: 'host-gw', family: 'dual' })
+
+  test(
+    'ping names the rung of IPv6 that fails while IPv4 is well',
+    async () => {
+      const podOfHost2 = 'fd00:10:244:2::2'
+      const well = await askInHost(lab(), 'host1', 'ping', podOfHost2, '-n', '1')
+      expect(well.json.rungs.slice(5).map(({ name }: { name: string }) => name)).toEqual([
+        ...['underlay-ipv6', 'route-ipv6', 'sizes-ipv6', 'pod-side-ipv6'],
+      ])
+      expect([verdictsOf(well.json.rungs), well.exitCode]).toEqual([Array(9).fill('good').join(' '), 0])
+      const rule = 'chain in { type filter hook input priority 0; icmpv6 type echo-request drop; }'
+      await loadRuleset(replaceTable('inet', 'deaf', rule), { namespace: lab().namespace('host2') })
+      const deaf = await askInHost(lab(), 'host1', 'ping', podOfHost2, '-n', '1')
+      expect(verdictsOf(deaf.json.rungs)).toBe('good good good good good unproven good skipped bad')
+      expect(deaf.json.rungs.at(-1).next).toContain('ip6tables -S INPUT')
+      expect(deaf.exitCode).toBe(1)
+    },
+    TEST_MS,
   )
 })

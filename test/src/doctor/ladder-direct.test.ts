@@ -41,11 +41,13 @@ interface Network {
   /** Way of an IPv6 half; absent: there is none. */
   readonly ipv6Way?: 'direct' | 'tunnel' | 'none'
   readonly ipv6Why?: string
+  /** Of the peer; `null`: its lease names none. */
+  readonly ipv6Host?: string | null
 }
 
 async function ladder(network: Network = {}, place = HOST_GW) {
   const { answers = ALL, limitBytes = 1500, device = 'eth0', way = 'direct', why = '', ipv6Way } = network
-  const { ipv6LimitBytes = limitBytes, ipv6Device = device, ipv6Why = '', refusal = '' } = network
+  const { ipv6LimitBytes = limitBytes, ipv6Device = device, ipv6Why = '', ipv6Host = IPV6.host, refusal = '' } = network
   const ports: number[] = []
   const tools: LadderTools = {
     echo: async (address, { count, packetBytes = 84 }) => {
@@ -62,7 +64,7 @@ async function ladder(network: Network = {}, place = HOST_GW) {
     now: () => NOW,
   }
   const half = ipv6Way === undefined ? [] : [{ subnet: IPV6.subnet, way: ipv6Way, why: ipv6Why }]
-  const [ipv6Subnet, publicIpv6] = ipv6Way === undefined ? [null, null] : [IPV6.subnet, IPV6.host]
+  const [ipv6Subnet, publicIpv6] = ipv6Way === undefined ? [null, null] : [IPV6.subnet, ipv6Host]
   const one = peer(2, { ipv6Subnet, publicIpv6, ways: [{ subnet: '10.244.2.0/24', way, why }, ...half] })
   const { view } = withStatus({ peers: [one] as never })
   const rungs = await climb(findTarget(HOST, view)!, view, { count: 2, place, tools })
@@ -236,6 +238,14 @@ describe('IPv6 beside IPv4, both without a tunnel', () => {
     const { rungs, verdicts } = await ladder({ ipv6Way: 'direct', ...network }, DUAL)
     expect(verdicts).toEqual([...IPV4_WELL, ...expected])
     expect(rungs[IPV4_WELL.length + bad]?.next).toMatch(next)
+  })
+
+  test('of a peer that names no IPv6 address there is only what is pending', async () => {
+    const network = { ipv6Host: null, ipv6Why: 'no more memory' }
+    const { verdicts, rungs } = await ladder({ ...network, ipv6Way: 'none' }, DUAL)
+    expect(verdicts).toEqual([...IPV4_WELL, 'route-ipv6 bad'])
+    expect(rungs.at(-1)?.text).toBe('fd00:0:0:2::/64 is pending: no more memory')
+    expect((await ladder({ ...network, ipv6Way: 'direct' }, DUAL)).verdicts).toEqual(IPV4_WELL)
   })
 
   test('is asked where IPv4 is not reached', async () => {

@@ -6,7 +6,7 @@ import type { Log } from '../log.ts'
 import type { PeerWay } from './dataplane.ts'
 import type { RouteInfo } from './ip.ts'
 import { parseDestination } from './network-overlap.ts'
-import { describeRoute, foreignInTheWay, foreignTakesPart, isForeignRoute } from './route-place.ts'
+import { describeRoute, foreignInTheWay, foreignRouteIn, foreignTakesPart, isForeignRoute } from './route-place.ts'
 import { isOurRoute } from './route-protocol.ts'
 
 /** A route, as far as it matters here. */
@@ -38,12 +38,12 @@ export function placedRoutes(routes: readonly RouteInfo[], device: string | null
   })
 }
 
-/** By subnet: somebody else's route that is more specific than the subnet, and takes a part of it. */
+/** By subnet: somebody else's routes that are more specific than the subnet, and take a part of it; at least one. */
 export function partTakers<Route extends PlacedRoute>(
   subnets: readonly PeerSubnet[],
   routes: readonly Route[],
-): Map<string, Route> {
-  const takers = new Map<string, Route>()
+): Map<string, Route[]> {
+  const takers = new Map<string, Route[]>()
   const known = new Map(subnets.map((one) => [one.subnet, one]))
   // Few: most networks give subnets of one length.
   const lengths = new Set(subnets.map(({ subnet }) => Number(subnet.slice(subnet.indexOf('/') + 1))))
@@ -56,7 +56,10 @@ export function partTakers<Route extends PlacedRoute>(
     for (const shorter of lengths) {
       if (shorter >= length) continue
       const around = known.get(formatPrefix(prefixAround(address, shorter)))
-      if (around !== undefined && !leadsTo(around, route)) takers.set(around.subnet, route)
+      if (around === undefined || leadsTo(around, route)) continue
+      const found = takers.get(around.subnet)
+      if (found === undefined) takers.set(around.subnet, [route])
+      else found.push(route)
     }
   }
   return takers
@@ -98,9 +101,10 @@ function leadsTo({ peerAddress }: PeerSubnet, { gateway }: PlacedRoute): boolean
   return gateway !== undefined && gateway === peerAddress
 }
 
-/** Why packets to a part of a subnet do not get there. */
-export function partTaken({ info }: ShownRoute): string {
-  return foreignTakesPart(describeRoute(info))
+/** Why packets to a part of a subnet do not get there: the first of those routes, and how many others there are. */
+export function partTaken(routes: readonly ShownRoute[]): string {
+  const [first] = routes
+  return first === undefined ? '' : foreignTakesPart(describeRoute(first.info), routes.length - 1)
 }
 
 /** Why no packet to a subnet gets there. */
@@ -117,10 +121,11 @@ export function tunnelWays(
   return new Map(subnets.map((subnet) => [subnet, { way: 'tunnel', why: partTaken.get(subnet) ?? '' }]))
 }
 
-/** Tells of each such route once, and of its end. Maps: by subnet, why. */
+/** Tells of each route that is named once, and of the end of them all. Maps: by subnet, why. */
 export function tellOfForeign(log: Log, before: ReadonlyMap<string, string>, now: ReadonlyMap<string, string>): void {
   for (const [subnet, why] of now) {
-    if (isForeignRoute(why) && before.get(subnet) !== why)
+    const route = foreignRouteIn(why)
+    if (route !== null && foreignRouteIn(before.get(subnet) ?? '') !== route)
       log.warn('foreign-route', `packets to ${subnet} are taken away: ${why}`)
   }
   for (const [subnet, why] of before) {

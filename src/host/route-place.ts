@@ -1,5 +1,6 @@
 // A route's place in the kernel's table: destination and metric, which only one route of the host has. Whose route stands
 // there, whether ours may take it, and the words for that: `ip route replace` itself does not ask.
+import { counted } from '../counted.ts'
 import type { RouteInfo } from './ip.ts'
 import { isOurPeerRoute, ROUTE_PROTOCOL } from './route-protocol.ts'
 
@@ -60,15 +61,22 @@ export function foreignInTheWay(what: string): string {
   return IN_THE_WAY + what
 }
 
-/** Why a subnet is not reached as a whole. `what`: the route, as describeRoute has it. */
-export function foreignTakesPart(what: string): string {
-  return TAKES_PART + what
+/** Why a subnet is not reached as a whole. `what`: the route, as describeRoute has it. `others`: how many more take a part. */
+export function foreignTakesPart(what: string, others = 0): string {
+  return TAKES_PART + what + (others === 0 ? '' : `, and ${counted(others, 'other')}`)
+}
+
+const OTHERS = /, and \d+ others?$/
+
+/** How many routes of somebody else's a reason speaks of beside the one that it names. */
+export function otherRoutesIn(why: string): number {
+  return Number(/\d+/.exec(OTHERS.exec(why)?.[0] ?? '')?.[0] ?? 0)
 }
 
 /** The route of somebody else's that a reason names, as describeRoute has it; `null` where it names none. */
 export function foreignRouteIn(why: string): string | null {
   const prefix = [IN_THE_WAY, TAKES_PART].find((words) => why.startsWith(words))
-  return prefix === undefined ? null : why.slice(prefix.length)
+  return prefix === undefined ? null : why.slice(prefix.length).replace(OTHERS, '')
 }
 
 /** Whether a reason is that of a route of somebody else's. */

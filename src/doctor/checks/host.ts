@@ -12,7 +12,7 @@ import { type PendingGroup, pendingGroups, pendingSentences } from '../../daemon
 import type { LinkInfo, RouteInfo } from '../../host/ip.ts'
 import { findNetworkOverlap, parseDestination } from '../../host/network-overlap.ts'
 import { judgeOverlayDevice } from '../../host/overlay-link.ts'
-import { isForeignRoute, isPartTaken } from '../../host/route-place.ts'
+import { isForeignRoute, isPartTaken, otherRoutesIn } from '../../host/route-place.ts'
 import { isOurPeerRoute } from '../../host/route-protocol.ts'
 import { type Facts, overlayName, overlayNames } from '../facts.ts'
 import { type CarriedFamily, carriedFamilies, type FamilySide, tunnelFamilies } from '../family.ts'
@@ -148,8 +148,11 @@ const peerRoutes: Check = {
     const taken = ways.flatMap((one): Remark[] => {
       const what = `${one.subnet} (${one.publicIp})`
       if (one.way === 'none' || !isForeignRoute(one.why)) return []
-      if (isPartTaken(one.why)) return [warning(`${what}: ${one.why}`, pendingAdvice(one.why, one.publicIp))]
-      return [warning(`${what} is not reached past the tunnel: ${one.why}`, pendingAdvice(one.why, one.publicIp))]
+      const remedy = pendingAdvice(one.why, one.publicIp)
+      if (!isPartTaken(one.why)) return [warning(`${what} is not reached past the tunnel: ${one.why}`, remedy)]
+      const family = one.subnet.includes(':') ? '-6 ' : ''
+      const all = otherRoutesIn(one.why) > 0 ? `; all of them: ip ${family}route show root ${one.subnet}` : ''
+      return [warning(`${what}: ${one.why}`, remedy + all)]
     })
     const unwell = [...pending, ...taken]
     if (unwell.length > 0) return unwell

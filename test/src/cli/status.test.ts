@@ -107,6 +107,8 @@ describe('one screen', () => {
     const part = 'a route that is not ours takes a part of it: 10.244.2.128/25 dev eth1 proto static'
     const halved = textOf({ ...HEALTHY, peers: [by('tunnel', part)] })
     expect(halved).toContain(`warning: 10.244.2.0/24 (192.0.2.2): ${part}\n`)
+    const cut = textOf({ ...HEALTHY, peers: [by('tunnel', `${part}, and 7 others`)] })
+    expect(cut).toContain(`${part}, and 7 others\n`)
     const node = { ...HEALTHY.node!, device: '', vni: 0, port: 0, mtu: 1500 }
     const lost = textOf({ ...HEALTHY, dataplane: 'routes', driver: 'none', node, peers: [by('none', 'no neighbour')] })
     expect(lost).toContain('warning: 10.244.2.0/24 (192.0.2.2) is pending: no neighbour\n')

@@ -50,6 +50,15 @@ describe('a part is taken', () => {
   })
 })
 
+test('all that take a part of one subnet are found, and each of its own', () => {
+  const routes = ['10.244.2.7', '10.244.3.7', '10.244.2.128/25'].map((dst) => route(dst))
+  const takers = [...partTakers(SUBNETS, found(...routes))].map(([subnet, some]) => [subnet, some.length])
+  expect(takers).toEqual([
+    ['10.244.2.0/24', 2],
+    ['10.244.3.0/24', 1],
+  ])
+})
+
 describe('all is taken', () => {
   test.each<[string, RouteInfo, string[]]>([
     ['by a route to the subnet', route('10.244.2.0/24'), ['10.244.2.0/24']],
@@ -73,7 +82,11 @@ describe('all is taken', () => {
 
 test('the words name the route', () => {
   const [foreign] = found(route('10.244.2.128/25', { protocol: 'static' }))
-  expect(partTaken(foreign!)).toBe('a route that is not ours takes a part of it: 10.244.2.128/25 dev eth0 proto static')
+  const taken = 'a route that is not ours takes a part of it: 10.244.2.128/25 dev eth0 proto static'
+  expect(partTaken([foreign!])).toBe(taken)
+  const [other, third] = found(route('10.244.2.7'), route('10.244.2.8'))
+  expect(partTaken([foreign!, other!])).toBe(`${taken}, and 1 other`)
+  expect(partTaken([foreign!, other!, third!])).toBe(`${taken}, and 2 others`)
   expect(wholeTaken(foreign!)).toBe('a route that is not ours is in the way: 10.244.2.128/25 dev eth0 proto static')
 })
 
@@ -87,10 +100,7 @@ test('a tunnel says by which ways it leads only while there is trouble', () => {
 
 test('each is told once, and so is its end', () => {
   const log = new RecordingLog()
-  const [none, some] = [
-    new Map<string, string>(),
-    new Map([['10.244.2.0/24', partTaken(found(route('10.244.2.9'))[0]!)]]),
-  ]
+  const [none, some] = [new Map<string, string>(), new Map([['10.244.2.0/24', partTaken(found(route('10.244.2.9')))]])]
   tellOfForeign(log, none, some)
   tellOfForeign(log, some, some)
   tellOfForeign(log, some, none)
@@ -99,4 +109,14 @@ test('each is told once, and so is its end', () => {
     ['warn', 'foreign-route'],
     ['info', 'foreign-route-gone'],
   ])
+})
+
+test('that there are more or fewer beside the one that is named is not told again', () => {
+  const log = new RecordingLog()
+  const told = (...dst: string[]) => new Map([['10.244.2.0/24', partTaken(found(...dst.map((one) => route(one))))]])
+  tellOfForeign(log, new Map(), told('10.244.2.7', '10.244.2.8'))
+  tellOfForeign(log, told('10.244.2.7', '10.244.2.8'), told('10.244.2.7'))
+  expect(log.lines).toHaveLength(1)
+  tellOfForeign(log, told('10.244.2.7'), told('10.244.2.8'))
+  expect(log.lines.map(({ event }) => event)).toEqual(['foreign-route', 'foreign-route'])
 })

@@ -12,6 +12,7 @@ import {
   isInUsualPlace,
   isPartTaken,
   isUntagged,
+  otherRoutesIn,
   verbFor,
 } from '../../../src/host/route-place.ts'
 
@@ -62,7 +63,12 @@ test('a reason that names such a route is known again', () => {
   expect([isForeignRoute(why), isForeignRoute(other)]).toEqual([true, false])
   const part = foreignTakesPart('10.244.2.128/25 dev eth0')
   expect([isForeignRoute(part), isPartTaken(part), isPartTaken(why)]).toEqual([true, true, false])
-  expect([part, other].map(foreignRouteIn)).toEqual(['10.244.2.128/25 dev eth0', null])
+  const [two, many] = [1, 300].map((others) => foreignTakesPart('10.244.2.128/25 dev eth0', others))
+  expect([part, two, many, other].map((one) => foreignRouteIn(one!))).toEqual([
+    ...Array(3).fill('10.244.2.128/25 dev eth0'),
+    null,
+  ])
+  expect([why, part, two, many, other].map((one) => otherRoutesIn(one!))).toEqual([0, 0, 1, 300, 0])
 })
 
 test('a deletion names all that makes a route of ours what it is', () => {

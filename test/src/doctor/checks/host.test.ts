@@ -1,5 +1,6 @@
 // What doctor says of device, routes and filters of the overlay, each on a host where one thing is wrong.
-import { test } from 'vitest'
+import { expect, test } from 'vitest'
+import { examine } from '../../../../src/doctor/checks/all.ts'
 import type { Facts } from '../../../../src/doctor/facts.ts'
 import type { RouteInfo } from '../../../../src/host/ip.ts'
 import {
@@ -192,3 +193,11 @@ const ROWS: readonly Row[] = [
 ]
 
 test.each(ROWS)('%s: %s', (id, _what, facts, severity, message) => expectFinding(id, facts, severity, message))
+
+test('of many routes that take parts of a subnet one is named, the others are counted, and how to see them is said', () => {
+  const why = 'a route that is not ours takes a part of it: 10.244.2.128/25 dev br-1, and 300 others'
+  const found = examine(withWay('tunnel', why)).find(({ check }) => check === 'peer-routes')
+  expect(found?.message).toBe(`10.244.2.0/24 (192.0.2.2): ${why}`)
+  expect(found?.remedy).toMatch(/ip route delete 10\.244\.2\.128\/25 dev br-1, and ours/)
+  expect(found?.remedy).toMatch(/; all of them: ip route show root 10\.244\.2\.0\/24$/)
+})

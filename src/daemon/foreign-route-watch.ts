@@ -48,6 +48,7 @@ export class ForeignRouteWatch {
   #subnets: readonly string[] = []
   #partTaken: ReadonlyMap<string, string> = new Map()
   #lost = NOTHING_PENDING
+  #unseen: string | null = null
 
   constructor(options: ForeignRouteWatchOptions) {
     this.#options = options
@@ -58,37 +59,49 @@ export class ForeignRouteWatch {
     return this.#lost
   }
 
+  /** Why the last look failed, in one phrase; `null` when it did not. */
+  get unseen(): string | null {
+    return this.#unseen
+  }
+
   /** As Dataplane.ways. */
   ways(): ReadonlyMap<string, PeerWay> | null {
     return tunnelWays(this.#subnets, this.#partTaken)
   }
 
   /**
-   * Resolves with whether it could be looked at. Never rejects: what could not be read is told, and stays for the next
+   * Resolves with whether it could be looked at, and stood still meanwhile. Never rejects: what could not be read is told, and stays for the next
    * look. Not to be called before it has ended.
    */
   async look(local: LocalVtep, peers: readonly Lease[]): Promise<boolean> {
     try {
-      const read = this.#options.lists ?? readLists
-      const lists = read(local)
-      const { ipv4, ipv6 } = this.#lists ?? {}
-      if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return true
-      const suspects = suspectsIn(lists, local)
-      const suspected = inWords(suspects)
-      if (suspected !== this.#suspected || peers !== this.#peers) {
-        this.#lists = null
-        this.#suspected = null
-        this.#settle(peers, local, await this.#find(suspects, local, peers))
-        if (inWords(suspectsIn(read(local), local)) !== suspected) return false
-      }
-      this.#suspected = suspected
-      this.#lists = lists
-      return true
+      const isSettled = await this.#lookNow(local, peers)
+      this.#unseen = null
+      return isSettled
     } catch (error) {
-      const message = `the kernel's routes cannot be looked at for now: ${(error as Error).message}`
-      this.#options.log.warn('routes-unreadable', message)
+      const { message } = error as Error
+      this.#unseen = message
+      this.#options.log.warn('routes-unreadable', `the kernel's routes cannot be looked at for now: ${message}`)
       return false
     }
+  }
+
+  async #lookNow(local: LocalVtep, peers: readonly Lease[]): Promise<boolean> {
+    const read = this.#options.lists ?? readLists
+    const lists = read(local)
+    const { ipv4, ipv6 } = this.#lists ?? {}
+    if (lists.ipv4 === ipv4 && lists.ipv6 === ipv6 && peers === this.#peers) return true
+    const suspects = suspectsIn(lists, local)
+    const suspected = inWords(suspects)
+    if (suspected !== this.#suspected || peers !== this.#peers) {
+      this.#lists = null
+      this.#suspected = null
+      this.#settle(peers, local, await this.#find(suspects, local, peers))
+      if (inWords(suspectsIn(read(local), local)) !== suspected) return false
+    }
+    this.#suspected = suspected
+    this.#lists = lists
+    return true
   }
 
   async #find(suspects: readonly Suspect[], local: LocalVtep, peers: readonly Lease[]): Promise<Taken> {

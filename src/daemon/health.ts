@@ -6,6 +6,7 @@ import { UNDERLAY_GONE } from '../host/pending.ts'
 import { nameOf } from '../lease/lease.ts'
 import type { NodeAgent } from './node-agent.ts'
 import { pendingInWords } from './pending-peers.ts'
+import { unseenInWords } from './unseen-host.ts'
 
 export interface HealthCheck {
   readonly name: 'event-loop' | 'start' | 'lease' | 'device' | 'peers'
@@ -145,10 +146,6 @@ export class HealthWatch {
 
 function inOrder(device: string): string {
   return device === '' ? 'the backend has none' : `${device} is up`
-}
-
-function unseenInWords(why: string): string {
-  return `device and routes cannot be looked at, and what others change there is not mended: ${why}`
 }
 
 function storeNotes({ reachable, why }: NodeAgent['store'], hasLease: boolean): string[] {

@@ -14,6 +14,7 @@ export class TendedDevice {
   #broken: 'gone' | 'bare' | null = null
   /** What keeps it from being mended; empty where that is not known. */
   #obstacle = ''
+  #unseen: string | null = null
 
   constructor(wishes: DeviceWishes, log: Log) {
     this.#wishes = wishes
@@ -57,15 +58,21 @@ export class TendedDevice {
     return this.#broken === null ? null : this.#obstacle || 'the overlay device is gone or lacks its route'
   }
 
+  /** Why the last look was none, in one phrase; `null` when it was one. */
+  get unseen(): string | null {
+    return this.#unseen
+  }
+
   /**
    * Looks, and does again what a start would do to it. `onReplaced` is given the descriptors of a device that was made
    * anew; those before are closed when it returns. Resolves with whether it could be looked at. Never rejects: what fails is
    * told, and stays for the next look.
    */
   async mend(local: LocalVtep, onReplaced: (fds: readonly number[]) => void): Promise<boolean> {
-    const isSeen = this.#broken === 'gone' || (await this.#look(local))
+    if (this.#broken === 'gone') this.#unseen = null
+    else await this.#look(local)
     try {
-      if (this.#broken === null) return isSeen
+      if (this.#broken === null) return this.#unseen === null
       if (this.#broken === 'gone') await this.#reopen(local, onReplaced)
       else await this.#redress(local)
       const message = `${local.deviceName} was changed by somebody else and is as it was again`
@@ -74,19 +81,20 @@ export class TendedDevice {
       this.#obstacle = error instanceof FlanneletteError && error.code === 'network-overlap' ? error.message : ''
       this.#log.error('device-lost', error instanceof FlanneletteError ? error.oneLine : String(error))
     }
-    return isSeen
+    return this.#unseen === null
   }
 
-  async #look(local: LocalVtep): Promise<boolean> {
+  async #look(local: LocalVtep): Promise<void> {
     try {
       const found = (await isDressed(local)) ? null : 'bare'
       // Unless a worker has found it gone meanwhile.
       if (this.#broken !== 'gone') this.#broken = found
-      return true
+      this.#unseen = null
     } catch (error) {
       // As in a process without files left to open: nothing says that it is not as it was.
-      this.#log.warn('device-unseen', `${local.deviceName} cannot be looked at for now: ${(error as Error).message}`)
-      return false
+      const { message } = error as Error
+      this.#unseen = message
+      this.#log.warn('device-unseen', `${local.deviceName} cannot be looked at for now: ${message}`)
     }
   }
 

@@ -70,8 +70,6 @@ export class UserspaceDataplane implements Dataplane {
   #generation = 0
   /** As they were when the workers ended. */
   #lastCounters: Readonly<Record<string, number>> = {}
-  /** Whether the last look at the host was one. */
-  #isSeen = true
   /** `null` while there is nothing to look after. */
   #watch: ChangeWatch | null = null
   /** The host is not looked at while the dataplane moves. */
@@ -247,7 +245,7 @@ export class UserspaceDataplane implements Dataplane {
   }
 
   unseen(): string | null {
-    return this.#isSeen ? null : 'the log says why'
+    return this.#device.unseen ?? this.#foreign.unseen
   }
 
   /** The engine takes all peers at once: only others' routes lead some of them away. */
@@ -318,7 +316,6 @@ export class UserspaceDataplane implements Dataplane {
     this.#presence.look(local)
     const isDeviceSeen = await this.#device.mend(local, (fds) => workers.replaceDevice(fds))
     const areRoutesSeen = await this.#foreign.look(local, this.#peers)
-    this.#isSeen = isDeviceSeen && areRoutesSeen
-    if (!this.#isSeen) this.#watch?.ring()
+    if (!isDeviceSeen || !areRoutesSeen) this.#watch?.ring()
   }
 }

@@ -4,6 +4,7 @@ import { counted } from '../../counted.ts'
 import { dropCounts } from '../../daemon/drop-counts.ts'
 import { pendingInWords } from '../../daemon/pending-peers.ts'
 import type { DaemonStatus } from '../../daemon/status-file.ts'
+import { whyUnseen } from '../../daemon/unseen-host.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
 import type { PeerView } from '../node-view.ts'
@@ -39,11 +40,43 @@ const daemon: Check = {
 /** What the daemon itself gives as the reasons of its state, as the end of a sentence. */
 function reasonsOf({ health, store }: DaemonStatus): string {
   const failed = (health?.checks ?? []).filter(({ ok }) => !ok).map(({ about }) => about)
-  // Why the store is away is told by the check of the store.
-  const notes = (health?.notes ?? []).map((text) => (text.startsWith('the store is away') ? 'the store is away' : text))
+  // Why the store is away is told by the check of the store, and why the host cannot be looked at by hostView.
+  const notes = (health?.notes ?? []).map((text) => {
+    if (whyUnseen(text) !== null) return 'it cannot look at its host'
+    return text.startsWith('the store is away') ? 'the store is away' : text
+  })
   const reasons = [...failed, ...notes]
   if (reasons.length === 0 && store.why !== '') reasons.push(store.why)
   return reasons.length === 0 ? '' : `: ${reasons.join('; ')}`
+}
+
+/** What the daemon sees of its own device, routes and entries. */
+const hostView: Check = {
+  id: 'host-view',
+  group: 'daemon',
+  judge: ({ view }) => {
+    if (view.status === null || !view.alive) return []
+    const reasons = (view.status.health?.notes ?? []).flatMap((text) => whyUnseen(text) ?? [])
+    if (reasons.length === 0) return [ok('nothing keeps the daemon from looking at its host')]
+    const { pid } = view.status
+    return reasons.map((why) => {
+      const message = `the daemon (pid ${pid}) cannot look at its host, and mends nothing that others change there: ${why}`
+      return warning(message, viewRemedy(why, pid))
+    })
+  },
+}
+
+/** By what was said when a program could not run, or a file of /proc could not be opened. */
+function viewRemedy(why: string, pid: number): string {
+  const program = /the program `([^`]+)` is missing/.exec(why)?.[1]
+  if (program !== undefined) {
+    return `install what brings \`${program}\` (Debian: iproute2); if it is there, add its directory to the daemon's PATH: tr '\\0' '\\n' < /proc/${pid}/environ | grep ^PATH=`
+  }
+  if (/EMFILE|ENFILE/.test(why))
+    return `it has no files left to open: grep files /proc/${pid}/limits; raise LimitNOFILE=`
+  if (/EACCES|EPERM/.test(why))
+    return 'may the daemon run it? ls -l "$(command -v ip)"; its unit, AppArmor and SELinux as well'
+  return `does it work by hand? nsenter -t ${pid} -n ip -json route show; the daemon tries it again by itself`
 }
 
 const networkNamespace: Check = {
@@ -263,6 +296,7 @@ function doubles(pairs: readonly (readonly [string | null, string])[]): [string,
 
 export const DAEMON_CHECKS: readonly Check[] = [
   daemon,
+  hostView,
   networkNamespace,
   apiSocket,
   stateDirectory,

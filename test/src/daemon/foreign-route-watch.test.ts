@@ -142,8 +142,10 @@ test('what cannot be read is told, and looked at again', async () => {
   table.broken = true
   expect(await look()).toBe(false)
   expect([watch.ways(), log.of('routes-unreadable').length]).toEqual([null, 1])
+  expect(watch.unseen).toBe('no more memory')
   table.broken = false
   await look()
+  expect(watch.unseen).toBeNull()
   expect(watch.ways()?.size).toBe(3)
 })
 
@@ -155,7 +157,7 @@ test('a route that comes while `ip` is asked, and goes before the next look, is 
     table.routes = [...table.routes, other] // the lists were read before
     return read(networks)
   }
-  expect(await look()).toBe(false)
+  expect([await look(), watch.unseen]).toEqual([false, null])
   table.read = read
   table.routes = [OURS, PART]
   expect(await look()).toBe(true)

@@ -75,8 +75,10 @@ describe('a device', () => {
     }
     expect(await mend()).toBe(false)
     expect([host.steps, events(), device.impairment()]).toEqual([[], ['device-unseen'], null])
+    expect(device.unseen).toBe('EMFILE: too many open files')
     host.meanwhile = () => {}
     expect(await mend()).toBe(true)
+    expect(device.unseen).toBeNull()
   })
 
   test('that is gone is made anew, and the lost one closed once workers have the new one', async () => {

@@ -1,5 +1,6 @@
 // What doctor says of a daemon by its own status, each on a host where one thing is wrong.
 import { expect, test } from 'vitest'
+import { unseenInWords } from '../../../../src/daemon/unseen-host.ts'
 import { examine } from '../../../../src/doctor/checks/all.ts'
 import type { Facts } from '../../../../src/doctor/facts.ts'
 import {
@@ -30,6 +31,8 @@ const offender = (reason: string) =>
   withStatus({
     offenders: [{ outerSource: '192.0.2.9', innerSource: '10.9.0.1', reason, packets: 5, lastSeen: 'now' }],
   })
+const blind = (why: string) =>
+  withStatus({ state: 'degraded', health: { live: true, ready: true, checks: [], notes: [unseenInWords(why)] } })
 const NO_MAC = '00:00:00:00:00:00'
 
 const ROWS: readonly Row[] = [
@@ -48,6 +51,15 @@ const ROWS: readonly Row[] = [
     }),
     'warning',
     /is degraded: the underlay address is gone; no masquerading$/,
+  ],
+  ['daemon', 'blind', blind('why'), 'warning', /is degraded: it cannot look at its host$/],
+  ['host-view', 'unhindered', healthy(), 'ok', /nothing keeps/],
+  [
+    'host-view',
+    'a reason',
+    blind('`ip -json route show` failed: x'),
+    'warning',
+    /pid 4711\) cannot .*: `ip -json.* failed: x$/,
   ],
   ['daemon', 'lost', withStatus({ state: 'lost' }), 'error', /is lost/],
   ['api-socket', 'silent', healthy({ apiAnswers: { seen: true, value: false } }), 'warning', /does not answer/],
@@ -125,6 +137,16 @@ const ROWS: readonly Row[] = [
 ]
 
 test.each(ROWS)('%s: %s', (id, _what, facts, severity, message) => expectFinding(id, facts, severity, message))
+
+test.each([
+  ['the program `ip` is missing', /Debian: iproute2.*\/proc\/4711\/environ/],
+  ['`ip -json route show` could not run: spawn ip EACCES', /may the daemon run it\?/],
+  ['EMFILE: too many open files, open /proc/thread-self/net/route', /raise LimitNOFILE=/],
+  ['`ip -json route show` failed: Dump terminated', /nsenter -t 4711 -n ip -json route show/],
+])('a daemon that cannot look at its host is told with what helps: %s', (why, remedy) => {
+  const [finding] = examine(blind(why)).filter(({ check }) => check === 'host-view')
+  expect(finding?.remedy).toMatch(remedy)
+})
 
 test('each cause of silence comes with a test to tell it apart (firewall, hypervisor, port, MTU)', () => {
   const [finding] = examine(withStatus({ counters: crossed(200, 0) })).filter(({ check }) => check === 'silence')

@@ -85,7 +85,7 @@ export async function* climbDirect(way: DirectWay, underlay: Rung, options: Ladd
 function silenceAdvice({ publicIp, place }: DirectWay): string {
   const [filter, protocol] = publicIp.includes(':') ? ['ip6tables', 'icmp6'] : ['iptables', 'icmp']
   const capture = `tcpdump -ni ${place.underlayInterface} 'host ${publicIp} and ${protocol}'`
-  return `the host has not answered either: is ${publicIp} up, and what drops ICMP? ${capture}; ${filter} -S INPUT there; `
+  return `the host has not answered either: is it up? ip neigh show to ${publicIp}; what drops ICMP? ${capture}; ${filter} -S INPUT there; `
 }
 
 async function routeRung(

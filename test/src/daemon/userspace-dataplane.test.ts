@@ -11,7 +11,10 @@ import { RecordingLog } from '../../support/recording-log.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 /** What happens to sockets and workers, in order, and what is refused. */
-const host = vi.hoisted(() => ({ said: [] as string[], startsWorkers: true, takesTable: true, underlay: 0 }))
+const host = vi.hoisted(() => ({
+  ...{ said: [] as string[], startsWorkers: true, takesTable: true, underlay: 0 },
+  unseen: null as string | null,
+}))
 
 vi.mock('../../../dataplane/index.ts', async (original) => {
   const start = async ({ underlayAddress }: { underlayAddress: number }) => {
@@ -57,7 +60,10 @@ vi.mock('../../../src/daemon/tended-device.ts', () => ({
     open = async () => {}
     keep = async () => {}
     close = async () => {}
-    mend = async () => true
+    mend = async () => host.unseen === null
+    get unseen() {
+      return host.unseen
+    }
     impairment = () => null
   },
 }))
@@ -85,7 +91,7 @@ const MOVED = { ...LOCAL, underlayAddress: parseIpv4('192.0.2.99')! }
 const PEERS = [peerLease('10.244.2.0/24', '192.0.2.2', '02:00:00:00:00:02')]
 
 beforeEach(() => {
-  Object.assign(host, { said: [], startsWorkers: true, takesTable: true })
+  Object.assign(host, { said: [], startsWorkers: true, takesTable: true, unseen: null })
 })
 
 async function forwarding() {
@@ -154,4 +160,16 @@ test('looks end with a stop, and a second stop does no harm', async () => {
   await dataplane.stop('keep')
   await clock.advance(120_000)
   expect(host.said).toEqual(['no workers', 'no sockets'])
+})
+
+test('a device that cannot be looked at is told with the reason, and looked at again by itself', async () => {
+  const { dataplane, clock } = await forwarding()
+  expect(dataplane.unseen()).toBeNull()
+  host.unseen = 'EMFILE: too many open files'
+  await dataplane.replacePeers(PEERS, 'test')
+  await clock.advance(1000)
+  expect(dataplane.unseen()).toBe('EMFILE: too many open files')
+  host.unseen = null
+  await clock.advance(10_000)
+  expect(dataplane.unseen()).toBeNull()
 })

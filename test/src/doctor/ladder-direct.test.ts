@@ -204,7 +204,7 @@ describe('IPv6 beside IPv4, both without a tunnel', () => {
       { answers: without(IPV6.host, IPV6.bridge) },
       ['underlay-ipv6 unproven', 'route-ipv6 good', 'sizes-ipv6 skipped', 'pod-side-ipv6 bad'],
       3,
-      /host 2001:db8::2 and icmp6'; ip6tables -S INPUT there; on 2001:db8::2: has a pod run/,
+      /ip neigh show to 2001:db8::2; .*host 2001:db8::2 and icmp6'; ip6tables -S INPUT there; on 2001:db8::2: has a pod run/,
     ],
     [
       'only the pods are silent',

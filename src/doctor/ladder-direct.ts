@@ -1,6 +1,6 @@
 // The way to a peer that is reached without a tunnel, of either family: the host itself, the route that leads there, the
 // sizes of the link, the pods' bridge.
-import { parseIpv6Prefix } from '../../dataplane/index.ts'
+import { parseIpv6, parseIpv6Prefix } from '../../dataplane/index.ts'
 import type { EchoOptions } from '../host/echo.ts'
 import { UNDERLAY_GONE } from '../host/pending.ts'
 import { foreignRouteIn, isNoNeighbour } from '../host/route-place.ts'
@@ -98,14 +98,20 @@ async function routeRung(
   const pending = pendingRung(name, subnet, peer, publicIp)
   if (pending !== null) return pending
   const way = wayTo(subnet, peer)
-  const device = await tools.deviceTo(address)
-  if (device === underlayInterface) {
+  const hop = await tools.hopTo(address)
+  if (hop?.device === underlayInterface && isSameAddress(hop.gateway, publicIp)) {
     const whose = way === null || way.why === '' ? '' : ` (${way.why})`
-    return rung('good', `${subnet} by way of ${publicIp} on ${device}, without a tunnel${whose}`)
+    return rung('good', `${subnet} by way of ${publicIp} on ${hop.device}, without a tunnel${whose}`)
   }
-  const what = device === null ? `there is no route to ${address}` : `a route takes ${address} to ${device}`
+  const via = hop === null || hop.gateway === null ? '' : `${hop.gateway} on `
+  const what = hop === null ? `there is no route to ${address}` : `a route takes ${address} to ${via}${hop.device}`
   const see = `ip route get ${address}; the daemon puts its route back within seconds: is it running?`
   return rung('bad', `${what}, not by way of ${publicIp} on ${underlayInterface}`, see)
+}
+
+/** IPv6 has many ways to write one. */
+function isSameAddress(one: string | null, other: string): boolean {
+  return one === other || (one !== null && parseIpv6(one) !== null && parseIpv6(one) === parseIpv6(other))
 }
 
 /** A rung that cannot hold, since this node sends nothing to that subnet of a peer; `null` where it does. */

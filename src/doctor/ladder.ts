@@ -162,7 +162,7 @@ async function askVtep(
 /** What to do when this host sends packets to an address past the tunnel; `null` when it does not. */
 async function strayRoute(address: string, tools: LadderTools, place: LadderPlace): Promise<string | null> {
   const own = (address.includes(':') ? place.ipv6Tunnel?.device : null) ?? place.overlayDevice
-  const device = await tools.deviceTo(address)
+  const device = (await tools.hopTo(address))?.device ?? null
   if (device === own) return null
   const what = device === null ? `there is no route to ${address}` : `a route takes it to ${device}`
   return `${what}, not into ${own}: ip route get ${address}; flannelette doctor names the route`

@@ -52,10 +52,11 @@ export function realTools(status: DaemonStatus | null): LadderTools {
       // No route, or the address is gone: what ping says of it is enough.
       return askUdpPort(address, port, localAddress, REFUSAL_WAIT_MS).catch(() => 'silent' as const)
     },
-    deviceTo: async (address) => {
+    hopTo: async (address) => {
       const family = address.includes(':') ? '-6' : '-4'
       const routes = await showJson<RouteInfo>('ip', [family, 'route', 'get', address]).catch(() => [])
-      return routes[0]?.dev ?? null
+      const { dev: device, gateway = null } = routes[0] ?? {}
+      return device === undefined ? null : { device, gateway }
     },
     now: Date.now,
   }

@@ -36,12 +36,20 @@ export interface Rung {
   readonly next: string | null
 }
 
+/** The next hop of a packet. */
+export interface Hop {
+  /** Name. */
+  readonly device: string
+  /** Text form; `null` for the link itself. */
+  readonly gateway: string | null
+}
+
 /** What the ladder asks of the network. */
 export interface LadderTools {
   echo(address: string, options: EchoOptions): Promise<EchoResult>
   askUdpPort(address: string, port: number): Promise<UdpAnswer>
-  /** Name of the device that this kernel sends packets to an address by; `null` without a route. */
-  deviceTo(address: string): Promise<string | null>
+  /** Where this kernel sends packets to an address; `null` without a route. */
+  hopTo(address: string): Promise<Hop | null>
   /** Wall clock, milliseconds since the epoch. */
   now(): number
 }

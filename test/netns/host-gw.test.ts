@@ -16,6 +16,8 @@ import { startTransfer } from '../support/transfer.ts'
 /** 5 s to converge; fails at three times as much. */
 const CONVERGED_MS = 3 * 5000
 const TEST_MS = 2 * CONVERGED_MS
+/** On the link of the hosts. */
+const NOBODY = 'fd00:192:168:56::99'
 const TO_HOST2 = '10.244.2.0/24 via 192.168.56.12 proto 142'
 const TO_HOST3 = '10.244.3.0/24 via 192.168.56.13 proto 142'
 
@@ -166,6 +168,12 @@ describe('two hosts with host-gw and both families', () => {
         ...['underlay-ipv6', 'route-ipv6', 'sizes-ipv6', 'pod-side-ipv6'],
       ])
       expect([verdictsOf(well.json.rungs), well.exitCode]).toEqual([Array(9).fill('good').join(' '), 0])
+      const stolen = `fd00:10:244:2::/64 via ${NOBODY} dev eth0 metric 100`.split(' ')
+      ip('-n', lab().namespace('host1'), '-6', 'route', 'add', ...stolen)
+      const astray = await askInHost(lab(), 'host1', 'ping', podOfHost2, '-n', '1')
+      ip('-n', lab().namespace('host1'), '-6', 'route', 'delete', ...stolen)
+      expect(verdictsOf(astray.json.rungs)).toBe('good good good good good good bad skipped skipped')
+      expect(astray.json.rungs[6].text).toContain(NOBODY)
       const rule = 'chain in { type filter hook input priority 0; icmpv6 type echo-request drop; }'
       await loadRuleset(replaceTable('inet', 'deaf', rule), { namespace: lab().namespace('host2') })
       const deaf = await askInHost(lab(), 'host1', 'ping', podOfHost2, '-n', '1')

@@ -29,7 +29,7 @@ export interface Network {
   readonly received?: number
   /** Whether a packet that is too large is answered with the limit. */
   readonly tells?: boolean
-  /** By which this host sends into the tunnel. */
+  /** By which this host sends into the tunnel, or to the second host. */
   readonly device?: string | null | ((address: string) => string)
 }
 
@@ -55,7 +55,10 @@ export function tools({
       }
     },
     askUdpPort: async () => (refused ? 'refused' : 'silent'),
-    deviceTo: async (address) => (typeof device === 'function' ? device(address) : device),
+    hopTo: async (address) => {
+      const name = typeof device === 'function' ? device(address) : device
+      return name === null ? null : { device: name, gateway: address.includes(':') ? '2001:db8::2' : '192.0.2.2' }
+    },
     now: () => NOW,
   }
 }

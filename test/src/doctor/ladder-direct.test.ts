@@ -36,6 +36,9 @@ interface Network {
   /** The same for the IPv6 subnet. */
   readonly ipv6Device?: string | null
   readonly refusal?: string
+  /** By which each family's subnet is reached; absent: the peer. */
+  readonly gateway?: string | null
+  readonly ipv6Gateway?: string
   readonly way?: 'direct' | 'tunnel' | 'none'
   readonly why?: string
   /** Way of an IPv6 half; absent: there is none. */
@@ -48,6 +51,7 @@ interface Network {
 async function ladder(network: Network = {}, place = HOST_GW) {
   const { answers = ALL, limitBytes = 1500, device = 'eth0', way = 'direct', why = '', ipv6Way } = network
   const { ipv6LimitBytes = limitBytes, ipv6Device = device, ipv6Why = '', ipv6Host = IPV6.host, refusal = '' } = network
+  const { gateway, ipv6Gateway } = network
   const ports: number[] = []
   const tools: LadderTools = {
     echo: async (address, { count, packetBytes = 84 }) => {
@@ -60,7 +64,11 @@ async function ladder(network: Network = {}, place = HOST_GW) {
       ports.push(port)
       return 'silent'
     },
-    deviceTo: async (address) => (address.includes(':') ? ipv6Device : device),
+    hopTo: async (address) => {
+      const [name, host, via] = address.includes(':') ? [ipv6Device, IPV6.host, ipv6Gateway] : [device, HOST, gateway]
+      const byHost = via === undefined && name === 'eth0' ? host : (via ?? null)
+      return name === null ? null : { device: name, gateway: byHost }
+    },
     now: () => NOW,
   }
   const half = ipv6Way === undefined ? [] : [{ subnet: IPV6.subnet, way: ipv6Way, why: ipv6Why }]
@@ -150,6 +158,14 @@ describe('without a tunnel', () => {
   })
 
   test.each([
+    ['192.0.2.9', 'a route takes 10.244.2.1 to 192.0.2.9 on eth0, not by way of 192.0.2.2 on eth0'],
+    [null, 'a route takes 10.244.2.1 to eth0, not by way of 192.0.2.2 on eth0'],
+  ])('a route on the same link by way of %s is seen as well', async (gateway, text) => {
+    const { rungs, verdicts } = await ladder({ gateway })
+    expect([verdicts[2], rungs[2]?.text]).toEqual(['route bad', text])
+  })
+
+  test.each([
     [HOST_GW, 'bad', /^1400 passes of the link's 1500; pods send up to 1500$/],
     [{ ...DIRECT, overlayMtuBytes: 1380 }, 'warning', /^1400 passes of the link's 1500; pods send up to 1380$/],
   ])('a link that takes less is measured', async (place, verdict, text) => {
@@ -221,6 +237,13 @@ describe('IPv6 beside IPv4, both without a tunnel', () => {
       /^ip route get fd00:0:0:2::1/,
     ],
     [
+      'a route with a lower metric leads to another host',
+      { ipv6Gateway: '2001:db8::9' },
+      ['underlay-ipv6 good', 'route-ipv6 bad', 'sizes-ipv6 skipped', 'pod-side-ipv6 skipped'],
+      1,
+      /^ip route get fd00:0:0:2::1/,
+    ],
+    [
       'it is pending',
       { ipv6Way: 'none', ipv6Why: '2001:db8::2 is no neighbour on eth0 (No route to host)' },
       ['underlay-ipv6 good', 'route-ipv6 bad', 'sizes-ipv6 skipped', 'pod-side-ipv6 skipped'],
@@ -246,6 +269,11 @@ describe('IPv6 beside IPv4, both without a tunnel', () => {
     expect(verdicts).toEqual([...IPV4_WELL, 'route-ipv6 bad'])
     expect(rungs.at(-1)?.text).toBe('fd00:0:0:2::/64 is pending: no more memory')
     expect((await ladder({ ...network, ipv6Way: 'direct' }, DUAL)).verdicts).toEqual(IPV4_WELL)
+  })
+
+  test('has the route that it should, however its gateway is written', async () => {
+    const { verdicts } = await ladder({ ipv6Way: 'direct', ipv6Gateway: '2001:DB8:0::2' }, DUAL)
+    expect(verdicts).toEqual([...IPV4_WELL, ...IPV6_WELL])
   })
 
   test('is asked where IPv4 is not reached', async () => {

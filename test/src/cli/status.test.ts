@@ -244,6 +244,29 @@ describe('the command', () => {
     expect(out).toContain('next: systemctl restart flannelette')
   })
 
+  test.each([
+    ['was stopped', { state: 'stopping' }, 'stopped', 'was stopped', 'systemctl start flannelette'],
+    [
+      ...['refused to start', { state: 'stopping', lease: null, node: null }, 'not started'],
+      ...['ended before it had a lease', 'journalctl -u flannelette -e; systemctl start flannelette'],
+    ],
+    [
+      ...['has lost its lease', { state: 'lost' }, 'lost', 'lost its lease and ended'],
+      'journalctl -u flannelette -e; systemctl start flannelette',
+    ],
+  ] as const)(
+    'says of a daemon that %s just that, and which command is next',
+    async (_, last, heading, words, next) => {
+      const directory = temporaryDirectory()
+      writeFileSync(join(directory, 'status.json'), JSON.stringify({ ...HEALTHY, ...last }))
+      const { out, code } = await run(directory)
+      expect(code).toBe(4)
+      expect(out).toMatch(new RegExp(`^✗ .* ${heading} · `))
+      expect(out).toContain(`warning: the daemon (pid 4242) ${words}: this is what it said last\n`)
+      expect(out).toContain(`\nnext: ${next}\n`)
+    },
+  )
+
   test('fails with a way out where no daemon ever was', async () => {
     const failure = expect.objectContaining({
       code: 'daemon-unreachable',

@@ -5,6 +5,7 @@ import { type PendingGroup, pendingGroups, pendingSentences } from '../daemon/pe
 import type { DaemonStatus } from '../daemon/status-file.ts'
 import { endInWords, endOf } from '../daemon/status-line.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
+import { unreadableInWords } from '../daemon/unreadable-leases.ts'
 import { EXIT } from '../errors.ts'
 import { foreignRouteIn, isForeignRoute } from '../host/route-place.ts'
 
@@ -51,12 +52,14 @@ function warningsOf(status: DaemonStatus): string[] {
   const downgrades = Object.entries(status.features).filter(
     ([name, feature]) => feature?.on === false && (status.counters[`downgrade.${name}`] ?? 0) > 0,
   )
+  const unreadable = status.unreadableLeases === undefined ? null : unreadableInWords(status.unreadableLeases)
   const [offender] = status.offenders
   const ports = status.counters['downgrade.source-ports'] ?? 0
   const restarts = status.counters['worker.restarts'] ?? 0
   return [
     ...failed.map(({ name, about }) => `${name}: ${about}`),
     ...(status.health?.notes ?? []),
+    ...(unreadable === null ? [] : [unreadable]),
     ...silent.map((peer) => `sending to ${peer.publicIp} (${peer.subnet}), but nothing comes back`),
     ...pendingGroups(status.peers).flatMap(pendingWarnings),
     ...status.peers.flatMap(foreignTroubles),

@@ -117,6 +117,14 @@ describe('one screen', () => {
     expect(lost).toMatch(/\ndevice +none of its own, MTU 1500\n/)
   })
 
+  test('tells of a thousand leases that cannot be read in one line with one of them', () => {
+    const examples = [{ key: '/net/subnets/x', why: 'its name is no lease key' }]
+    const text = textOf({ ...HEALTHY, unreadableLeases: { count: 1000, examples } })
+    const line = '1000 leases in the store cannot be read, such as /net/subnets/x: its name is no lease key'
+    expect(text.split('\n').filter((one) => one.includes('cannot be read'))).toEqual([`warning: ${line}`])
+    expect(textOf({ ...HEALTHY, unreadableLeases: { count: 0, examples: [] } })).toBe(textOf(HEALTHY))
+  })
+
   test('names the peers that an extension’s command has not worked for, and quotes it', () => {
     const [peer] = HEALTHY.peers
     const why = 'SubnetAddCommand failed 3 times: exit code 2: no such device'

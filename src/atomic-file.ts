@@ -93,9 +93,10 @@ const TRIAL_BYTES = 4096
 export function writingProblem(path: string): string | null {
   let directory = dirname(path)
   try {
-    // A link is replaced, also one to a directory.
-    if (lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true) return 'it is a directory'
-    if (statSync(path, { throwIfNoEntry: false })?.isFile() === true) return null
+    const there = statSync(path, { throwIfNoEntry: false })
+    if (there?.isDirectory() === true) return 'it is a directory'
+    // A rename would take a device or a pipe away from everybody.
+    if (there !== undefined) return there.isFile() ? null : 'it is no regular file'
     directory = nearestDirectory(directory)
     const temporary = temporaryIn(directory)
     try {

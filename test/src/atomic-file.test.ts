@@ -99,6 +99,10 @@ describe('a trial', () => {
     expect(() => writeFileAtomically(wanted, 'x', OPTIONS)).toThrow()
   })
 
+  test('finds a device in the way, which a rename would replace', () => {
+    expect(writingProblem('/dev/null')).toBe('it is no regular file')
+  })
+
   test('does not judge a file that is there, which may be left as it is, and leaves it alone', () => {
     const path = aFile()
     const { ino, ctimeMs } = statSync(path)

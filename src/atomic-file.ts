@@ -4,6 +4,7 @@ import {
   closeSync,
   fchmodSync,
   fsyncSync,
+  lstatSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -14,7 +15,7 @@ import {
 } from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { makeDirectory } from './make-directory.ts'
+import { isDirectory, makeDirectory } from './make-directory.ts'
 
 export interface AtomicWriteOptions {
   /** Permission bits, set regardless of the umask. */
@@ -81,10 +82,54 @@ export async function writeFileInBackground(path: string, content: string, optio
   }
 }
 
+/** More than any file that is tried for: on a disk that is full an empty one can often still be made. */
+const TRIAL_BYTES = 4096
+
+/**
+ * Why a file could not be written there later on, as a phrase; `null` when it could. Found out by a trial beside it, or
+ * where its directory is still missing in the nearest one that is there; nothing is left of it. A file that is there
+ * already is no reason, whatever the disk: it may say the same (`holdsAlready`).
+ */
+export function writingProblem(path: string): string | null {
+  let directory = dirname(path)
+  try {
+    const there = statSync(path, { throwIfNoEntry: false })
+    if (there?.isDirectory() === true) return 'it is a directory'
+    // A rename would take a device or a pipe away from everybody.
+    if (there !== undefined) return there.isFile() ? null : 'it is no regular file'
+    directory = nearestDirectory(directory)
+    const temporary = temporaryIn(directory)
+    try {
+      writeFileSync(temporary, Buffer.alloc(TRIAL_BYTES), { flag: 'wx', mode: 0o600 })
+    } finally {
+      rmSync(temporary, { force: true })
+    }
+    return null
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    return code === undefined ? message : `no file can be made in ${directory} (${code})`
+  }
+}
+
+/** The directory, or the first of its parents that is there. @throws Error when that is no directory, or out of sight */
+function nearestDirectory(path: string): string {
+  if (isDirectory(path)) return path
+  const parent = dirname(path)
+  const found = nearestDirectory(parent)
+  if (found === parent && lstatSync(path, { throwIfNoEntry: false }) !== undefined) {
+    throw new Error(`${path} is no directory`)
+  }
+  return found
+}
+
 function beside(path: string): { readonly directory: string; readonly temporary: string } {
   const directory = dirname(path)
   makeDirectory(directory)
-  return { directory, temporary: `${directory}/.${process.pid}-${serial++}-${randomBytes(4).toString('hex')}.tmp` }
+  return { directory, temporary: temporaryIn(directory) }
+}
+
+function temporaryIn(directory: string): string {
+  return `${directory}/.${process.pid}-${serial++}-${randomBytes(4).toString('hex')}.tmp`
 }
 
 /**

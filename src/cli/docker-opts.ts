@@ -1,5 +1,5 @@
 // `flannelette docker-opts`: what mk-docker-opts.sh of flannel does, with its flags.
-import { readFileSync } from 'node:fs'
+import { readFileSync, realpathSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Command } from 'commander'
 import { writeFileAtomically } from '../atomic-file.ts'
@@ -8,6 +8,7 @@ import { DEFAULT_SUBNET_FILE } from '../config/subnet-file.ts'
 import { FlanneletteError } from '../errors.ts'
 import { type RouteInfo, showJson } from '../host/ip.ts'
 import { labAround } from '../lab/inside.ts'
+import { isDirectory } from '../make-directory.ts'
 
 const EXAMPLES = `Examples:
   flannelette docker-opts                          read ${DEFAULT_SUBNET_FILE}, write /run/docker_opts.env
@@ -28,7 +29,7 @@ export function dockerOptsCommand(): Command {
     .description('turn subnet.env into options of a Docker daemon')
     .addHelpText('before', EXAMPLES)
     .option('-f <file>', "this node's subnet.env; may be missing", DEFAULT_SUBNET_FILE)
-    .option('-d <file>', 'file to write', '/run/docker_opts.env')
+    .option('-d <file>', 'file to write; its directory has to be there', '/run/docker_opts.env')
     .option('-i', 'write a variable for each option (default: both forms)')
     .option('-c', 'write one variable with all options')
     .option('-m', 'leave --ip-masq out')
@@ -67,9 +68,15 @@ function read(path: string): string | null {
   }
 }
 
+/** As a shell's redirection: no directory is made for a name that was mistyped, and what a link leads to is written. */
 function write(path: string, text: string): void {
   try {
-    writeFileAtomically(path, text, { mode: 0o644, durable: false })
+    const directory = dirname(path)
+    if (!isDirectory(directory)) throw new Error(`${directory} is no directory`)
+    const there = statSync(path, { throwIfNoEntry: false })
+    // A terminal, a pipe, /dev/null: a new file in their place would take them away from everybody.
+    if (there !== undefined && !there.isFile()) writeFileSync(path, text)
+    else writeFileAtomically(there === undefined ? path : realpathSync(path), text, { mode: 0o644, durable: false })
   } catch (cause) {
     const remedy = 'choose another file with -d'
     throw new FlanneletteError('usage', `${path} cannot be written: ${(cause as Error).message}`, { remedy, cause })

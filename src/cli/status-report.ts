@@ -3,7 +3,9 @@
 import { type DropCount, dropCounts } from '../daemon/drop-counts.ts'
 import { type PendingGroup, pendingGroups, pendingSentences } from '../daemon/pending-peers.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
+import { endInWords, endOf } from '../daemon/status-line.ts'
 import type { StatusFound } from '../daemon/status-source.ts'
+import { unreadableInWords } from '../daemon/unreadable-leases.ts'
 import { EXIT } from '../errors.ts'
 import { foreignRouteIn, isForeignRoute } from '../host/route-place.ts'
 
@@ -29,13 +31,11 @@ export function reportOf({ isLive, status }: StatusFound, more: readonly string[
     ready: isLive && status.state === 'ready' && (status.health?.ready ?? true),
     warnings: isLive
       ? warningsOf(status)
-      : [`the daemon (pid ${status.pid}) does not answer: this is what it said last`],
+      : [`the daemon (pid ${status.pid}) ${endInWords(status, 'does not answer')}: this is what it said last`],
     drops: dropCounts(status.counters)
       .filter(({ packets }) => packets > 0)
       .sort((a, b) => b.packets - a.packets),
-    next: isLive
-      ? [nextCommand(status), ...more].join(' ')
-      : 'systemctl restart flannelette; journalctl -u flannelette -e',
+    next: isLive ? [nextCommand(status), ...more].join(' ') : nextOfDead(status),
     status,
   }
 }
@@ -52,12 +52,14 @@ function warningsOf(status: DaemonStatus): string[] {
   const downgrades = Object.entries(status.features).filter(
     ([name, feature]) => feature?.on === false && (status.counters[`downgrade.${name}`] ?? 0) > 0,
   )
+  const unreadable = status.unreadableLeases === undefined ? null : unreadableInWords(status.unreadableLeases)
   const [offender] = status.offenders
   const ports = status.counters['downgrade.source-ports'] ?? 0
   const restarts = status.counters['worker.restarts'] ?? 0
   return [
     ...failed.map(({ name, about }) => `${name}: ${about}`),
     ...(status.health?.notes ?? []),
+    ...(unreadable === null ? [] : [unreadable]),
     ...silent.map((peer) => `sending to ${peer.publicIp} (${peer.subnet}), but nothing comes back`),
     ...pendingGroups(status.peers).flatMap(pendingWarnings),
     ...status.peers.flatMap(foreignTroubles),
@@ -84,6 +86,14 @@ function foreignTroubles({ publicIp, ways }: DaemonStatus['peers'][number]): str
   return (ways ?? []).flatMap(({ subnet, way, why }) => {
     return way !== 'none' && isForeignRoute(why) ? [`${subnet} (${publicIp}): ${why}`] : []
   })
+}
+
+/** Who was stopped has nothing to look into; who ended by itself says why in its log, and would end again. */
+function nextOfDead(status: DaemonStatus): string {
+  const end = endOf(status)
+  if (end === 'stopped') return 'systemctl start flannelette'
+  if (end === null) return 'systemctl restart flannelette; journalctl -u flannelette -e'
+  return 'journalctl -u flannelette -e; systemctl start flannelette'
 }
 
 function nextCommand(status: DaemonStatus): string {

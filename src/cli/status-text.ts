@@ -2,7 +2,7 @@
 import { counted } from '../counted.ts'
 import { droppedPackets } from '../daemon/drop-counts.ts'
 import type { DaemonStatus } from '../daemon/status-file.ts'
-import { awayInWords } from '../daemon/status-line.ts'
+import { awayInWords, endOf } from '../daemon/status-line.ts'
 import { formatSpan } from '../time-span.ts'
 import type { StatusReport } from './status-report.ts'
 import { mark, paint, shown, type Terminal, table } from './table.ts'
@@ -41,7 +41,7 @@ export function peerNames({ status }: StatusReport): string {
 }
 
 function heading({ daemon, ready, status }: StatusReport, terminal: Terminal): string {
-  const state = daemon === 'dead' ? 'not answering' : status.state
+  const state = daemon === 'dead' ? (endOf(status)?.replace('-', ' ') ?? 'not answering') : status.state
   const how = dataplaneInWords(status)
   const why = status.dataplaneWhy == null ? '' : ` (${status.dataplaneWhy})`
   const who = status.lease?.publicIp ?? status.node?.underlayAddress ?? 'this node'

@@ -58,11 +58,16 @@ export function writeSubnetFile(path: string, file: SubnetFile): void {
     const mode = (statSync(path, { throwIfNoEntry: false })?.mode ?? 0o644) & 0o777
     writeFileAtomically(path, text, { mode, durable: true })
   } catch (cause) {
-    throw new FlanneletteError('usage', `${path} cannot be written: ${(cause as Error).message}`, {
-      remedy: 'choose another with --subnet-file',
-      cause,
-    })
+    throw unwritable(path, '--subnet-file', (cause as Error).message, cause)
   }
+}
+
+/** The refusal of a file that some flag names. */
+export function unwritable(path: string, flag: string, why: string, cause?: unknown): FlanneletteError {
+  return new FlanneletteError('usage', `${path} cannot be written: ${why}`, {
+    remedy: `choose another with ${flag}`,
+    cause,
+  })
 }
 
 /** What a subnet file remembers; `null` for what it does not say, or not clearly. */

@@ -23,7 +23,7 @@ import type { Log } from '../log.ts'
 import type { AgentOptions } from './agent-options.ts'
 import { attributesFor, publicAddresses, vtepMacs } from './own-attributes.ts'
 import { refusePodAddresses } from './pod-addresses.ts'
-import { withdrawStale } from './published-subnet.ts'
+import { tryPublishing, withdrawStale } from './published-subnet.ts'
 import {
   AWAY_RETRY_MS,
   FIRST_START_BACKOFF_MS,
@@ -58,6 +58,7 @@ export async function joinNetwork(
   state.prepare()
   const kept = state.readLease()
   forgetStaleFiles(kept === null ? {} : { subnet: kept.lease.subnet }, options)
+  tryPublishing(options)
   const { raw, config, backend, outage } = await readConfig({ options, kept, signal, tell })
   for (const { message } of checkNetworkConfig(raw).findings) log.warn('config-notice', message)
   const networks = { network: config.ipv4?.network ?? null, ipv6Network: config.ipv6?.network ?? null }

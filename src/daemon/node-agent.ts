@@ -1,7 +1,8 @@
 // The life of one node, from its options to forwarding and back.
 //
 // Theory of operation. Start, in this order, each step only after the one before:
-//   1. remember      MAC, own lease, last leases from the state directory; a subnet.env that contradicts them goes
+//   1. remember      MAC, own lease, last leases from the state directory; a subnet.env that contradicts them goes;
+//                    where none can be written the start ends
 //   2. config        from the store; a missing one is waited for, an unreadable store is survived with a kept lease
 //   3. underlay      interface, address, MTU
 //   4. rehearsal     the dataplane opens device and socket: who cannot start must not write to the store, where a node

@@ -2,7 +2,7 @@
 // Docker daemon that are made from it. They change in one step: options of another subnet are never there beside it,
 // and subnet.env, which others wait for, comes last.
 import { readFileSync, rmSync } from 'node:fs'
-import { holdsAlready, writeFileAtomically } from '../atomic-file.ts'
+import { holdsAlready, writeFileAtomically, writingProblem } from '../atomic-file.ts'
 import { dockerOptions } from '../config/docker-options.ts'
 import {
   formatSubnetFile,
@@ -10,14 +10,29 @@ import {
   removeStaleSubnetFile,
   removeSubnetFile,
   type SubnetFile,
+  unwritable,
   writeSubnetFile,
 } from '../config/subnet-file.ts'
-import { FlanneletteError } from '../errors.ts'
 
 export interface PublishedFiles {
   readonly subnetFile: string
   /** Absent: nobody wants Docker options. */
   readonly dockerOptsFile?: string
+}
+
+/**
+ * Tries whether both can be written, before a start has the store and others believe in it; leaves all as it is.
+ * @throws FlanneletteError `usage`, as publishSubnet would when it is too late
+ */
+export function tryPublishing({ subnetFile, dockerOptsFile }: PublishedFiles): void {
+  const wanted = [
+    [subnetFile, '--subnet-file'],
+    [dockerOptsFile, '--docker-opts-file'],
+  ] as const
+  for (const [path, flag] of wanted) {
+    const problem = path === undefined ? null : writingProblem(path)
+    if (path !== undefined && problem !== null) throw unwritable(path, flag, problem)
+  }
 }
 
 /** Writes both. @throws FlanneletteError `usage` when one cannot be written; there are no options then */
@@ -79,10 +94,7 @@ function writeOptions(path: string, text: string): void {
   try {
     if (!holdsAlready(path, text)) writeFileAtomically(path, text, { mode: 0o644, durable: true })
   } catch (cause) {
-    throw new FlanneletteError('usage', `${path} cannot be written: ${(cause as Error).message}`, {
-      remedy: 'choose another with --docker-opts-file',
-      cause,
-    })
+    throw unwritable(path, '--docker-opts-file', (cause as Error).message, cause)
   }
 }
 

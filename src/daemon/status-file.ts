@@ -13,6 +13,7 @@ import { isoOrNull, type LeaseStatus, leaseStatus } from './lease-status.ts'
 import type { NodeAgent } from './node-agent.ts'
 import { type PeerStatus, peerStatuses } from './peer-status.ts'
 import { PeerWatch } from './peer-watch.ts'
+import { type UnreadableLeases, unreadableLeases } from './unreadable-leases.ts'
 
 export const STATUS_FILE = 'status.json'
 const PERIOD_MS = 1000
@@ -72,6 +73,8 @@ export interface DaemonStatus {
     readonly detail: string
   }[]
   readonly conflicts: readonly string[]
+  /** Entries of the store that hold no lease. */
+  readonly unreadableLeases?: UnreadableLeases
   /** `null` when nobody judges it. */
   readonly health: Health | null
   /** What the node lacks of rules and routes on its host, `null` when nothing. */
@@ -133,6 +136,7 @@ export function statusOf(
       return { subnet, publicIp: identityInWords(lease.attributes), reason, detail }
     }),
     conflicts: peers.conflicts.map(describeConflict),
+    unreadableLeases: unreadableLeases(manager?.unreadable ?? []),
     health: memory.health?.look() ?? null,
     hostProblem: agent.hostProblem,
     offenders: (dataplane.books?.offenders() ?? []).map(({ outerSource, innerSource, reason, packets, lastSeenMs }) => {

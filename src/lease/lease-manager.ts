@@ -19,7 +19,7 @@ import { type Clock, delay, LONGEST_TIMER_MS, type Timer } from '../clock.ts'
 import { FlanneletteError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { LEASE_TTL_MS } from '../store/lease-book.ts'
-import type { LeaseNews, LeaseStore } from '../store/lease-store.ts'
+import type { LeaseNews, LeaseStore, UnreadableEntry } from '../store/lease-store.ts'
 import { sameAttributes } from './diff.ts'
 import { type Lease, type LeaseAttributes, nameOf, sameSubnet } from './lease.ts'
 import { isSameKey, judgeOwnKey } from './own-key.ts'
@@ -65,6 +65,7 @@ export class LeaseManager {
   /** A renewal has failed, and none has worked since. */
   #overdue = false
   #reachable: boolean | null = null
+  #unreadable: readonly UnreadableEntry[] = []
   #why = ''
   #renewAtBootMs = 0
   #expiresAtBootMs = 0
@@ -90,6 +91,11 @@ export class LeaseManager {
 
   get state(): LeaseState {
     return this.#state === 'held' && (this.#overdue || this.isExpired) ? 'suspect' : this.#state
+  }
+
+  /** Entries of the store that hold no lease, by the last snapshot. */
+  get unreadable(): readonly UnreadableEntry[] {
+    return this.#unreadable
   }
 
   /** Wall-clock time of the last successful write in this process, `null` before the first. */
@@ -238,12 +244,13 @@ export class LeaseManager {
 
   async #receive({ leases, revision, unreadable = [] }: Snapshot): Promise<void> {
     const { store } = this.#options
+    this.#unreadable = unreadable
     const mine = leases.find((lease) => sameSubnet(lease, this.#lease)) ?? null
     try {
       // A snapshot from before the reconnection, or from before our last write, says nothing of the own key.
       const outdated = revision < this.#lease.revision
       const seen = outdated || this.#reachable === false ? await this.#ask(store.read(this.#lease)) : mine
-      const isRubbish = unreadable.some((key) => isSameKey(key, this.#lease))
+      const isRubbish = unreadable.some(({ key }) => key !== null && isSameKey(key, this.#lease))
       if (isRubbish && (seen === null || !outdated)) await this.#replaceRubbish(seen ?? mine, revision)
       else await this.#validate(seen, revision)
     } catch (error) {

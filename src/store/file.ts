@@ -19,7 +19,7 @@ import { watchDirectory } from './directory-watch.ts'
 import { withFileLock } from './file-lock.ts'
 import { LeaseBook, type LeaseChange, leaseOf } from './lease-book.ts'
 import { LARGEST_REVISION, LeaseFiles } from './lease-files.ts'
-import type { AcquireRequest, LeaseNews, LeaseStore } from './lease-store.ts'
+import type { AcquireRequest, LeaseNews, LeaseStore, UnreadableEntry } from './lease-store.ts'
 import { watchSnapshots } from './snapshot-watch.ts'
 
 /** How long a change waits for the lock before it fails (retryable), in milliseconds. */
@@ -142,7 +142,7 @@ export class FileStore implements LeaseStore {
     return this.#look().book
   }
 
-  #look(): { readonly book: LeaseBook; readonly unreadable: readonly Halves[] } {
+  #look(): { readonly book: LeaseBook; readonly unreadable: readonly UnreadableEntry[] } {
     this.#requireDirectory()
     try {
       // An empty directory (a file system that is not mounted) is no store without leases: it is no store.

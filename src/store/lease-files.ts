@@ -8,6 +8,7 @@ import { JsonFields } from '../config/json-fields.ts'
 import { halvesOf, type Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { formatLeaseValue, parseLeaseValue, parseSubnetKey, type SubnetKey } from './flannel-json.ts'
+import type { UnreadableEntry } from './lease-store.ts'
 
 /** The same instant as an expiry, on the clock that no person and no time daemon sets. */
 export interface BootExpiry {
@@ -54,8 +55,8 @@ interface KnownFile {
   readonly stamp: string
   readonly lease: Lease | null
   readonly boot: BootExpiry | null
-  /** What it holds now is no lease. */
-  readonly isBad: boolean
+  /** Why what it holds now is no lease, `null` when it is one. */
+  readonly problem: string | null
 }
 
 export class LeaseFiles {
@@ -79,24 +80,26 @@ export class LeaseFiles {
   }
 
   /**
-   * All leases, expired ones included; none when the directory is missing. `unreadable` are the keys whose file holds no
+   * All leases, expired ones included; none when the directory is missing. `unreadable` are those whose file holds no
    * lease now, `blocked` the subnets of those that never did: somebody's, but whose? Throws what the file system says.
    */
-  read(): { leases: Lease[]; blocked: Prefix[]; unreadable: SubnetKey[] } {
+  read(): { leases: Lease[]; blocked: Prefix[]; unreadable: UnreadableEntry[] } {
     const now = new Map<string, KnownFile>()
     for (const name of listNames(this.#directory)) {
       const file = this.#readOne(name)
       if (file !== null) now.set(name, file)
     }
     this.#known = now
-    const unreadable = [...now].filter(([, file]) => file.lease === null)
+    const unknown = [...now].filter(([, file]) => file.lease === null)
     return {
       leases: [...now.values()].flatMap((file) => (file.lease === null ? [] : this.#dated(file.lease, file.boot))),
-      blocked: unreadable.flatMap(([name]) => {
+      blocked: unknown.flatMap(([name]) => {
         const key = parseSubnetKey(name)
         return key === null ? [] : halvesOf(key)
       }),
-      unreadable: [...now].flatMap(([name, { isBad }]) => (isBad ? (parseSubnetKey(name) ?? []) : [])),
+      unreadable: [...now].flatMap(([name, { problem: why }]) =>
+        why === null ? [] : [{ key: parseSubnetKey(name), name: `${this.#directory}/${name}`, why }],
+      ),
     }
   }
 
@@ -115,7 +118,7 @@ export class LeaseFiles {
       const { code, message } = error as NodeJS.ErrnoException
       if (code === 'ENOENT') return null
       // A directory (lost+found), a link that loops, a file of another user: one entry's trouble is its own.
-      const lastGood = lastGoodOf(before)
+      const lastGood = lastGoodOf(before, message)
       const stamp = `unreadable: ${message}`
       if (before?.stamp !== stamp) this.#warn(name, message, lastGood.lease !== null)
       return { stamp, ...lastGood }
@@ -129,15 +132,16 @@ export class LeaseFiles {
   }
 
   #parse(name: string, text: string, before: KnownFile | undefined): Omit<KnownFile, 'stamp'> {
-    const lastGood = lastGoodOf(before)
     const key = parseSubnetKey(name)
     try {
-      if (key !== null) return { ...parseLeaseFile(key, text), isBad: false }
-      this.#warn(name, 'its name is no lease key such as 10.244.1.0-24', false)
+      if (key === null) throw new Error('its name is no lease key such as 10.244.1.0-24')
+      return { ...parseLeaseFile(key, text), problem: null }
     } catch (error) {
-      this.#warn(name, (error as Error).message, lastGood.lease !== null)
+      const { message } = error as Error
+      const lastGood = lastGoodOf(before, message)
+      this.#warn(name, message, lastGood.lease !== null)
+      return lastGood
     }
-    return lastGood
   }
 
   #warn(name: string, why: string, keeping: boolean): void {
@@ -147,8 +151,8 @@ export class LeaseFiles {
   }
 }
 
-function lastGoodOf(before: KnownFile | undefined): Omit<KnownFile, 'stamp'> {
-  return { lease: before?.lease ?? null, boot: before?.boot ?? null, isBad: true }
+function lastGoodOf(before: KnownFile | undefined, problem: string): Omit<KnownFile, 'stamp'> {
+  return { lease: before?.lease ?? null, boot: before?.boot ?? null, problem }
 }
 
 function readBootId(): string {

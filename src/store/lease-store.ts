@@ -17,14 +17,23 @@ export interface AcquireRequest {
   attributes(existing: Lease | null): LeaseAttributes
 }
 
+/** An entry among the leases that holds none, or none that can be read. */
+export interface UnreadableEntry {
+  /** Of which lease it is the place; `null` where its name says nothing of that kind. */
+  readonly key: Halves | null
+  /** etcd's key, the path of a file: what stands there may be anybody's words. */
+  readonly name: string
+  readonly why: string
+}
+
 /** Level-triggered: the whole set of leases (own one included) at a revision, or the news that the store is away. */
 export type LeaseNews =
   | {
       readonly type: 'snapshot'
       readonly revision: number
       readonly leases: readonly Lease[]
-      /** Keys whose content is no lease; `leases` still has the last one that was there. Absent: none. */
-      readonly unreadable?: readonly Halves[]
+      /** `leases` still has the last lease that was there, if any. Absent: none. */
+      readonly unreadable?: readonly UnreadableEntry[]
     }
   | { readonly type: 'disconnected'; readonly why: string }
 

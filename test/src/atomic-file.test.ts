@@ -1,11 +1,22 @@
 // Atomic writes: readers see whole files, failures leave nothing, and leftovers of killed writers can be swept.
-import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, statSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import {
   type AtomicWriteOptions,
   sweepTemporaryFiles,
   writeFileAtomically,
   writeFileInBackground,
+  writingProblem,
 } from '../../src/atomic-file.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
@@ -64,3 +75,51 @@ test('sweeping removes half-made files and nothing else', () => {
   sweepTemporaryFiles(directory)
   expect(readdirSync(directory).sort()).toEqual(['.hidden', 'file', 'x.tmp'])
 })
+
+describe('a trial', () => {
+  test('leaves nothing, neither a file nor a directory that is still missing', () => {
+    const directory = temporaryDirectory()
+    expect([writingProblem(`${directory}/file`), writingProblem(`${directory}/a/b/file`)]).toEqual([null, null])
+    expect(readdirSync(directory)).toEqual([])
+  })
+
+  test.each([
+    ['a directory', () => temporaryDirectory(), /^it is a directory$/],
+    [
+      'below nothing, where nothing can be made',
+      () => '/proc/none/file',
+      /^no file can be made in \/proc \(E[A-Z]+\)$/,
+    ],
+    ['in a file', () => `${aFile()}/file`, /file is no directory$|\(ENOTDIR\)$/],
+    ['below a file', () => `${aFile()}/a/b/file`, /file is no directory$|\(ENOTDIR\)$/],
+    ['behind a link to nothing', () => `${deadLink()}/file`, /link is no directory$/],
+  ])('tells what is in the way: %s', (_, path, problem) => {
+    const wanted = path()
+    expect(writingProblem(wanted)).toMatch(problem)
+    expect(() => writeFileAtomically(wanted, 'x', OPTIONS)).toThrow()
+  })
+
+  test('finds a device in the way, which a rename would replace', () => {
+    expect(writingProblem('/dev/null')).toBe('it is no regular file')
+  })
+
+  test('does not judge a file that is there, which may be left as it is, and leaves it alone', () => {
+    const path = aFile()
+    const { ino, ctimeMs } = statSync(path)
+    expect([writingProblem(path), writingProblem('/proc/version')]).toEqual([null, null])
+    expect(statSync(path)).toMatchObject({ ino, ctimeMs })
+    expect(readFileSync(path, 'utf8')).toBe('there')
+  })
+})
+
+function aFile(): string {
+  const path = `${temporaryDirectory()}/file`
+  writeFileSync(path, 'there')
+  return path
+}
+
+function deadLink(): string {
+  const path = `${temporaryDirectory()}/link`
+  symlinkSync('/nowhere', path)
+  return path
+}

@@ -64,6 +64,7 @@ export function status(more: Partial<DaemonStatus> = {}): DaemonStatus {
     pendingPeers: 0,
     leftOut: [],
     conflicts: [],
+    unreadableLeases: { count: 0, examples: [] },
     offenders: [],
     counters: { 'outbound.packets.passed': 500, 'inbound.packets.passed': 400, 'inbound.dropped.vni-unknown': 0 },
     ...more,

@@ -49,6 +49,7 @@ export const HEALTHY: DaemonStatus = {
   pendingPeers: 0,
   leftOut: [],
   conflicts: [],
+  unreadableLeases: { count: 0, examples: [] },
   health: { live: true, ready: true, checks: [{ name: 'lease', ok: true, about: '10.244.1.0/24 is held' }], notes: [] },
   hostProblem: null,
   offenders: [],
@@ -65,6 +66,7 @@ export const TROUBLED: DaemonStatus = {
   leftOut: [
     { subnet: '10.244.4.0/24', publicIp: '192.0.2.4', reason: 'incompatible-backend', detail: 'incompatible: host-gw' },
   ],
+  unreadableLeases: { count: 3, examples: [{ key: '/store/subnets/x', why: 'its name is no lease key' }] },
   health: { ...HEALTHY.health!, notes: ['the store is away, forwarding goes on by the last table: no such directory'] },
   offenders: [
     {

@@ -4,6 +4,7 @@ import { counted } from '../../counted.ts'
 import { dropCounts } from '../../daemon/drop-counts.ts'
 import { pendingInWords } from '../../daemon/pending-peers.ts'
 import type { DaemonStatus } from '../../daemon/status-file.ts'
+import { endInWords } from '../../daemon/status-line.ts'
 import { whyUnseen } from '../../daemon/unseen-host.ts'
 import type { Facts } from '../facts.ts'
 import { error, note, ok, type Remark, unseen, warning } from '../finding.ts'
@@ -25,7 +26,7 @@ const daemon: Check = {
       return [warning(`no daemon has left a status in ${stateDirectory}`, remedy)]
     }
     if (!view.alive) {
-      const left = status.state === 'stopping' ? 'was stopped' : 'is gone'
+      const left = endInWords(status, 'is gone')
       const remedy = 'start it again; its log says why it ended: journalctl -u flannelette'
       return [error(`the daemon ${left}; its last status is of ${status.since}`, remedy)]
     }

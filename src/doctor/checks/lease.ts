@@ -3,6 +3,7 @@ import { containsPrefix, type Prefix, parseIpv6Prefix, parsePrefix, samePrefix }
 import { parseSubnetFile } from '../../config/subnet-file.ts'
 import { optionOf } from '../../daemon/daemon-words.ts'
 import { awayInWords } from '../../daemon/status-line.ts'
+import { unreadableInWords } from '../../daemon/unreadable-leases.ts'
 import { formatSpan } from '../../time-span.ts'
 import type { Facts } from '../facts.ts'
 import { error, ok, type Remark, unseen, warning } from '../finding.ts'
@@ -128,4 +129,31 @@ function judgeSubnetFile({ view, subnetFilePath: path }: Facts, text: string): R
   return found.length === 0 ? [ok(`${path} agrees with the lease`)] : found
 }
 
-export const LEASE_CHECKS: readonly Check[] = [store, lease, subnetFile]
+const unreadable: Check = {
+  id: 'unreadable-leases',
+  group: 'lease',
+  judge: ({ view }) => {
+    const { status } = view
+    if (status?.unreadableLeases === undefined || !view.alive) return []
+    const { unreadableLeases: found, store } = status
+    const words = unreadableInWords(found)
+    if (words === null) return [ok('all leases in the store can be read')]
+    const message = `${words}; who it belongs to is not reached, unless its lease was read before`
+    return [warning(message, howToLook(store.name, found.examples[0]!.key))]
+  },
+}
+
+/** What a shell takes for itself and nothing else. Of another key no command is made: it may be meant to be pasted. */
+const PLAIN_KEY = /^[\w./:&-]+$/
+
+/** `-w fields` writes out what a terminal would obey, cat -v as well. */
+function howToLook(store: string, key: string): string {
+  const isPlain = PLAIN_KEY.test(key)
+  const owner = 'start the daemon of its node again, or delete it if no node has it'
+  if (store.startsWith('file:')) return `look at it${isPlain ? `: cat -v '${key}'` : ' with cat -v'}; ${owner}`
+  const access = "with the daemon's endpoints and TLS files"
+  if (isPlain) return `look at it: etcdctl get -w fields '${key}' (${access}); ${owner}: etcdctl del '${key}'`
+  return `look at it: etcdctl get -w fields --prefix PREFIX/subnets/ (${access}); ${owner}`
+}
+
+export const LEASE_CHECKS: readonly Check[] = [store, lease, unreadable, subnetFile]

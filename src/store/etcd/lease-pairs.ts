@@ -7,6 +7,7 @@ import { halvesOf, type Lease } from '../../lease/lease.ts'
 import type { Log } from '../../log.ts'
 import { formatIpv4Half, formatSubnetKey, parseLeaseValue, parseSubnetKey, type SubnetKey } from '../flannel-json.ts'
 import { LEASE_TTL_MS } from '../lease-book.ts'
+import type { UnreadableEntry } from '../lease-store.ts'
 import { type KeyRange, type KeyValue, keysUnder } from './calls.ts'
 
 /** What is known of one key. */
@@ -14,8 +15,8 @@ export interface KnownPair {
   /** `null`: it is no lease, or none that can be read. */
   readonly lease: Lease | null
   readonly modRevision: number
-  /** The key, when what it holds now is no lease. */
-  readonly unreadable: SubnetKey | null
+  /** `null` when it holds a lease now. */
+  readonly unreadable: UnreadableEntry | null
   /** A subnet that is somebody's, though nobody can say whose. */
   readonly blocked: readonly Prefix[]
 }
@@ -30,6 +31,11 @@ const MOST_OF_NAME = 200
 function keyInFrontOf(name: string): SubnetKey | null {
   const [key] = /^\d+\.\d+\.\d+\.\d+-\d{1,2}(?:&[a-f0-9:]+-\d{1,3})?/.exec(name) ?? []
   return key === undefined ? null : parseSubnetKey(key)
+}
+
+/** Keys have one character a byte. */
+function nameOf(key: string): string {
+  return Buffer.from(key, 'latin1').toString('utf8')
 }
 
 export class LeasePairs {
@@ -77,10 +83,11 @@ export class LeasePairs {
       }
     } catch (error) {
       const lease = before?.lease ?? null
-      this.#complain(pair.key, (error as Error).message, lease !== null)
+      const why = (error as Error).message
+      this.#complain(pair.key, why, lease !== null)
       const taken = key ?? keyInFrontOf(name)
       const blocked = taken === null || lease !== null ? [] : halvesOf(taken)
-      return { lease, modRevision: pair.modRevision, unreadable: key, blocked }
+      return { lease, modRevision: pair.modRevision, unreadable: { key, name: nameOf(pair.key), why }, blocked }
     }
   }
 
@@ -93,7 +100,7 @@ export class LeasePairs {
     if (this.#complaints.get(key) === why) return
     this.#complaints.set(key, why)
     const consequence = keeping ? 'its last good content stays valid' : 'it is ignored'
-    const name = foreignWords(Buffer.from(key, 'latin1').toString('utf8'), MOST_OF_NAME)
+    const name = foreignWords(nameOf(key), MOST_OF_NAME)
     this.#log.warn('lease-unreadable', `lease ${name} cannot be read, ${consequence}: ${why}`)
   }
 }

@@ -1,7 +1,8 @@
 // All leases at one revision, by key: listed page by page, then kept up to date by events.
 import type { Prefix } from '../../../dataplane/index.ts'
 import { sortedLeases } from '../../lease/diff.ts'
-import type { Halves, Lease } from '../../lease/lease.ts'
+import type { Lease } from '../../lease/lease.ts'
+import type { UnreadableEntry } from '../lease-store.ts'
 import { CompactedError, type EtcdCalls, type KeyValue, type WatchMessage } from './calls.ts'
 import type { KnownPair, LeasePairs } from './lease-pairs.ts'
 
@@ -15,7 +16,7 @@ export class LeaseTable {
   #known = new Map<string, KnownPair>()
   #revision = 0
   /** What the table comes to; `null` once something has changed, until it is asked for. */
-  #current: { readonly leases: readonly Lease[]; readonly unreadable: readonly Halves[] } | null = null
+  #current: { readonly leases: readonly Lease[]; readonly unreadable: readonly UnreadableEntry[] } | null = null
 
   constructor(pairs: LeasePairs) {
     this.#pairs = pairs
@@ -32,13 +33,13 @@ export class LeaseTable {
   }
 
   /** Keys whose content is no lease. */
-  get unreadable(): readonly Halves[] {
+  get unreadable(): readonly UnreadableEntry[] {
     return this.#read().unreadable
   }
 
   #read() {
     if (this.#current !== null) return this.#current
-    const [leases, unreadable]: [Lease[], Halves[]] = [[], []]
+    const [leases, unreadable]: [Lease[], UnreadableEntry[]] = [[], []]
     for (const known of this.#known.values()) {
       if (known.lease !== null) leases.push(known.lease)
       if (known.unreadable !== null) unreadable.push(known.unreadable)

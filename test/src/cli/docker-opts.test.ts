@@ -1,5 +1,5 @@
 // `flannelette docker-opts` from file to file.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { expect, test, vi } from 'vitest'
 import { main } from '../../../src/main.ts'
 import { temporaryDirectory } from '../../support/temporary-directory.ts'
@@ -25,6 +25,31 @@ async function dockerOpts(...words: string[]) {
 test('writes what its flags ask for', async () => {
   const { code, text } = await dockerOpts('-c', '-m', '-k', 'OPTIONS')
   expect([code, text]).toEqual([undefined, 'OPTIONS=" --bip=10.1.74.1/24 --mtu=1472"\n'])
+})
+
+test('makes no directory for its file, and says what is missing', async () => {
+  const directory = temporaryDirectory()
+  const { code, err } = await dockerOpts('-d', `${directory}/none/such/file`)
+  expect(code).toBe(2)
+  const path = `${directory}/none/such`
+  expect(err).toBe(
+    `flannelette: ${path}/file cannot be written: ${path} is no directory; choose another file with -d\n`,
+  )
+  expect(readdirSync(directory)).toEqual([])
+})
+
+test('writes what a link leads to, also a device, and leaves the link', async () => {
+  const directory = temporaryDirectory()
+  const [file, link, sink] = [`${directory}/file`, `${directory}/link`, `${directory}/sink`]
+  writeFileSync(file, 'old, and longer than what comes: '.repeat(100))
+  symlinkSync(file, link)
+  symlinkSync('/dev/null', sink)
+  for (const path of [link, sink]) {
+    expect((await dockerOpts('-c', '-m', '-d', path)).code).toBeUndefined()
+    expect(lstatSync(path).isSymbolicLink()).toBe(true)
+  }
+  expect(readFileSync(file, 'utf8')).toBe('DOCKER_OPTS=" --bip=10.1.74.1/24 --mtu=1472"\n')
+  expect(lstatSync('/dev/null').isCharacterDevice()).toBe(true)
 })
 
 test.each(['', 'two words', '1ST', 'A=B'])('refuses %j as the name of a variable, and writes nothing', async (name) => {

@@ -119,6 +119,14 @@ describe('one screen', () => {
     expect(lost).toMatch(/\ndevice +none of its own, MTU 1500\n/)
   })
 
+  test('tells of a thousand leases that cannot be read in one line with one of them', () => {
+    const examples = [{ key: '/net/subnets/x', why: 'its name is no lease key' }]
+    const text = textOf({ ...HEALTHY, unreadableLeases: { count: 1000, examples } })
+    const line = '1000 leases in the store cannot be read, such as /net/subnets/x: its name is no lease key'
+    expect(text.split('\n').filter((one) => one.includes('cannot be read'))).toEqual([`warning: ${line}`])
+    expect(textOf({ ...HEALTHY, unreadableLeases: { count: 0, examples: [] } })).toBe(textOf(HEALTHY))
+  })
+
   test('names the peers that an extension’s command has not worked for, and quotes it', () => {
     const [peer] = HEALTHY.peers
     const why = 'SubnetAddCommand failed 3 times: exit code 2: no such device'
@@ -245,6 +253,29 @@ describe('the command', () => {
     expect(out).toContain('warning: the daemon (pid 4242) does not answer')
     expect(out).toContain('next: systemctl restart flannelette')
   })
+
+  test.each([
+    ['was stopped', { state: 'stopping' }, 'stopped', 'was stopped', 'systemctl start flannelette'],
+    [
+      ...['refused to start', { state: 'stopping', lease: null, node: null }, 'not started'],
+      ...['ended before it had a lease', 'journalctl -u flannelette -e; systemctl start flannelette'],
+    ],
+    [
+      ...['has lost its lease', { state: 'lost' }, 'lost', 'lost its lease and ended'],
+      'journalctl -u flannelette -e; systemctl start flannelette',
+    ],
+  ] as const)(
+    'says of a daemon that %s just that, and which command is next',
+    async (_, last, heading, words, next) => {
+      const directory = temporaryDirectory()
+      writeFileSync(join(directory, 'status.json'), JSON.stringify({ ...HEALTHY, ...last }))
+      const { out, code } = await run(directory)
+      expect(code).toBe(4)
+      expect(out).toMatch(new RegExp(`^✗ .* ${heading} · `))
+      expect(out).toContain(`warning: the daemon (pid 4242) ${words}: this is what it said last\n`)
+      expect(out).toContain(`\nnext: ${next}\n`)
+    },
+  )
 
   test('fails with a way out where no daemon ever was', async () => {
     const failure = expect.objectContaining({

@@ -84,6 +84,20 @@ describe('a start', () => {
     expect(host.log.of('subnet-file-stale')).toEqual([])
   })
 
+  test.each([
+    ['--subnet-file', 'a directory', { subnetFile: '/tmp' }],
+    ['--subnet-file', 'where nothing can be made', { subnetFile: '/proc/none/subnet.env' }],
+    ['--docker-opts-file', 'a directory', { dockerOptsFile: '/tmp' }],
+  ])('whose %s is %s ends before the store knows of it, also while the store is away', async (flag, _, files) => {
+    const host = makeHost()
+    const { agent, dataplane } = host.boot(files)
+    const failure = { code: 'usage', exitCode: 2, oneLine: expect.stringContaining(`choose another with ${flag}`) }
+    await expect(agent.start()).rejects.toMatchObject(failure)
+    expect([host.shared.book().leases(), dataplane.local, host.env()]).toEqual([[], null, null])
+    host.shared.setOutage('away')
+    await expect(host.boot({ ...files }).agent.start()).rejects.toMatchObject(failure)
+  })
+
   test('that cannot write one of them leaves neither, and names the flag', async () => {
     const { host, wanted, options, leave } = dockerHost()
     leave('')

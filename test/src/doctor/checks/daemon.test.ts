@@ -1,5 +1,6 @@
 // What doctor says of a daemon by its own status, each on a host where one thing is wrong.
 import { expect, test } from 'vitest'
+import type { DaemonStatus } from '../../../../src/daemon/status-file.ts'
 import { unseenInWords } from '../../../../src/daemon/unseen-host.ts'
 import { examine } from '../../../../src/doctor/checks/all.ts'
 import type { Facts } from '../../../../src/doctor/facts.ts'
@@ -33,11 +34,24 @@ const offender = (reason: string) =>
   })
 const blind = (why: string) =>
   withStatus({ state: 'degraded', health: { live: true, ready: true, checks: [], notes: [unseenInWords(why)] } })
+const ended = (last: Partial<DaemonStatus>) => {
+  const facts = withoutDaemon()
+  return { ...facts, view: { ...facts.view, status: { ...facts.view.status!, ...last } } }
+}
 const NO_MAC = '00:00:00:00:00:00'
 
 const ROWS: readonly Row[] = [
   ['daemon', 'no status', neverRun(), 'warning', /no daemon has left a status/],
   ['daemon', 'gone', withoutDaemon(), 'error', /is gone; its last status is of 2026/],
+  ['daemon', 'stopped', ended({ state: 'stopping' }), 'error', /the daemon was stopped; its last/],
+  [
+    'daemon',
+    'not started',
+    ended({ state: 'stopping', lease: null }),
+    'error',
+    /ended before it had a lease; its last/,
+  ],
+  ['daemon', 'at its end', ended({ state: 'lost' }), 'error', /lost its lease and ended; its last/],
   ['daemon', 'degraded', withStatus({ state: 'degraded' }), 'warning', /is degraded/],
   [
     'daemon',

@@ -1,5 +1,6 @@
 // What doctor says of store, lease and subnet.env, each on a host where one thing is wrong.
-import { test } from 'vitest'
+import { expect, test } from 'vitest'
+import { examine } from '../../../../src/doctor/checks/all.ts'
 import type { Facts } from '../../../../src/doctor/facts.ts'
 import {
   healthy,
@@ -18,6 +19,13 @@ const file = (text: string | null, facts: Facts = healthy()): Facts => ({
   subnetFile: { seen: true, value: text },
 })
 
+const unreadable = (...keys: string[]) => unreadableIn('etcd:https://192.0.2.9:2379', ...keys)
+const unreadableIn = (store: string, ...keys: string[]) =>
+  withStatus({
+    store: { name: store, reachable: true, why: '' },
+    unreadableLeases: { count: keys.length, examples: keys.map((key) => ({ key, why: 'it is no lease' })) },
+  })
+
 const ROWS: readonly Row[] = [
   ['store', 'away', withStatus({ store: { name: 'etcd', reachable: false, why: 'refused' } }), 'warning', /refused/],
   [
@@ -33,6 +41,21 @@ const ROWS: readonly Row[] = [
   ['lease', 'reserved', withLease({ expiresAt: null }), 'ok', /never expires/],
   ['lease', 'outside the network', withNode({ network: '10.0.0.0/16' }), 'error', /outside the network/],
   ['lease', 'behind NAT', withLease({ publicIp: '203.0.113.1' }), 'note', /no address of this host/],
+  ['unreadable-leases', 'none', unreadable(), 'ok', /all leases in the store can be read/],
+  [
+    'unreadable-leases',
+    'one',
+    unreadable('/net/subnets/10.244.2.0-24'),
+    'warning',
+    /10\.244\.2\.0-24 .* no lease; who/,
+  ],
+  [
+    'unreadable-leases',
+    'some',
+    unreadable('/net/subnets/a', '/net/subnets/b'),
+    'warning',
+    /^2 leases .* such as .*\/a:/,
+  ],
   ['subnet-file', 'unreadable', healthy({ subnetFile: NOT_SEEN }), 'unseen', /not permitted/],
   ['subnet-file', 'no daemon', file(null, neverRun()), 'warning', /no daemon runs/],
   [
@@ -69,3 +92,18 @@ const ROWS: readonly Row[] = [
 ]
 
 test.each(ROWS)('%s: %s', (id, _what, facts, severity, message) => expectFinding(id, facts, severity, message))
+
+test.each([
+  ['etcd', '/net/subnets/10.244.2.0-24&fd00::-64', "etcdctl get -w fields '/net/subnets/10.244.2.0-24&fd00::-64' ("],
+  ['etcd', "/net/subnets/x'; reboot '", 'etcdctl get -w fields --prefix PREFIX/subnets/ ('],
+  ['etcd', '/net/subnets/x\\x1b[2J', 'etcdctl get -w fields --prefix PREFIX/subnets/ ('],
+  ['file:/store', '/store/subnets/10.244.2.0-24', "cat -v '/store/subnets/10.244.2.0-24';"],
+  ['file:/store', '/store/subnets/$(reboot)', 'look at it with cat -v;'],
+])(
+  'a lease in %s that cannot be read, at %s, is looked at with a command that is safe to paste',
+  (store, key, command) => {
+    const [finding] = examine(unreadableIn(store, key)).filter(({ check }) => check === 'unreadable-leases')
+    expect(finding?.remedy).toContain(command)
+    expect(finding?.remedy).not.toContain('reboot')
+  },
+)

@@ -45,7 +45,7 @@ export default defineConfig({
           name: 'netns',
           include: [NETNS],
           exclude: LONG,
-          maxWorkers: 2,
+          maxWorkers: 3,
           testTimeout: 180_000,
           hookTimeout: 180_000,
           expect: PATIENT,

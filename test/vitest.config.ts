@@ -39,8 +39,9 @@ export default defineConfig({
         },
       },
       {
-        // Real devices and kernel peers in network namespaces, each file in some of its own. Mostly they wait: two at a
-        // time. The limits are for what hangs: nothing is slow enough to need them on a machine that only has much to do.
+        // Real devices and kernel peers in network namespaces, each file in some of its own. Much of the time
+        // they wait: three at a time, on two cores. The limits are for what hangs: nothing is slow enough to need them on a
+        // machine that only has much to do.
         test: {
           name: 'netns',
           include: [NETNS],

@@ -10,3 +10,15 @@ export function lastResult<Args extends readonly unknown[], Result>(
     return last.result
   }
 }
+
+/** `compute`, whose result (never `undefined`) is kept for each object, which never changes, for as long as that one lives. */
+export function resultPer<Key extends object, Result>(compute: (key: Key) => Result): (key: Key) => Result {
+  const known = new WeakMap<Key, Result>()
+  return (key) => {
+    const before = known.get(key)
+    if (before !== undefined) return before
+    const result = compute(key)
+    known.set(key, result)
+    return result
+  }
+}

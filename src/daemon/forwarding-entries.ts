@@ -17,6 +17,7 @@ import {
 } from '../../dataplane/index.ts'
 import { foreignWords } from '../foreign-words.ts'
 import type { VtepOutline } from '../host/dataplane.ts'
+import { resultPer } from '../last-result.ts'
 import { sortedLeases } from '../lease/diff.ts'
 import { identityInWords, identityOf, ipv6HalfOf, type Lease, nameOf, sameSubnet } from '../lease/lease.ts'
 import { peerVtep, type TunnelEnd } from '../lease/peer-vtep.ts'
@@ -188,19 +189,12 @@ export function withinNetworks(leases: readonly Lease[], { network, ipv6Network 
 type EntriesEnd = TunnelEnd & { readonly port: number; readonly vni: number }
 
 /** By our own end and the lease, neither of which ever changes: one change is a look at ten thousand. */
-const knownEntries = new WeakMap<EntriesEnd, WeakMap<Lease, readonly ForwardingEntry[]>>()
+const entriesFor = resultPer((local: EntriesEnd) => resultPer((peer: Lease) => entriesOf(peer, local)))
 
 /** Table entries for peers that `selectPeers` let through. All nodes of a network share port and VNI. */
 export function forwardingEntries(peers: readonly Lease[], local: EntriesEnd): ForwardingEntry[] {
-  const known = knownEntries.get(local) ?? new WeakMap<Lease, readonly ForwardingEntry[]>()
-  knownEntries.set(local, known)
-  return peers.flatMap((peer) => {
-    const before = known.get(peer)
-    if (before !== undefined) return before
-    const entries = entriesOf(peer, local)
-    known.set(peer, entries)
-    return entries
-  })
+  const entriesTo = entriesFor(local)
+  return peers.flatMap((peer) => entriesTo(peer))
 }
 
 function entriesOf(peer: Lease, local: EntriesEnd): readonly ForwardingEntry[] {

@@ -1,5 +1,6 @@
 // A lease in the words of the status: text and ISO 8601 in place of numbers.
 import { formatMac } from '../../dataplane/index.ts'
+import { resultPer } from '../last-result.ts'
 import { identityInWords, type Lease, nameOf } from '../lease/lease.ts'
 import { vtepMacForIpv6, vtepMacOf } from '../store/flannel-json.ts'
 
@@ -21,15 +22,11 @@ export interface LeaseStatus {
 }
 
 /** By the lease itself, which never changes: the words for ten thousand take a tenth of a second. */
-const knownWords = new WeakMap<Lease, LeaseStatus>()
+const knownWords = resultPer(inWords)
 
 /** A lease in the words of the status. */
 export function leaseStatus(lease: Lease): LeaseStatus {
-  const known = knownWords.get(lease)
-  if (known !== undefined) return known
-  const words = inWords(lease)
-  knownWords.set(lease, words)
-  return words
+  return knownWords(lease)
 }
 
 function inWords(lease: Lease): LeaseStatus {

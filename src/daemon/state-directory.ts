@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs'
 import { formatMac, parseMac } from '../../dataplane/index.ts'
 import { sweepTemporaryFiles, writeFileAtomically, writeFileInBackground } from '../atomic-file.ts'
 import { FlanneletteError } from '../errors.ts'
+import { resultPer } from '../last-result.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Log } from '../log.ts'
 import { isDirectory, makeDirectory } from '../make-directory.ts'
@@ -139,13 +140,7 @@ export class StateDirectory {
 }
 
 /** By the lease itself, which never changes: of ten thousand a change concerns one. */
-const knownTexts = new WeakMap<Lease, string>()
-
-function textOf(lease: Lease): string {
-  const text = knownTexts.get(lease) ?? JSON.stringify(toWritten(lease))
-  knownTexts.set(lease, text)
-  return text
-}
+const textOf = resultPer((lease: Lease) => JSON.stringify(toWritten(lease)))
 
 /** A lease as it stands in `lease.json` and `leases.json`. */
 export function toWritten(lease: Lease): WrittenLease {

@@ -10,6 +10,7 @@ import {
   samePrefix,
   type UnderlayAddress,
 } from '../../dataplane/index.ts'
+import { resultPer } from '../last-result.ts'
 
 /** What a node says of itself in its lease. Backend data is kept raw: each backend decodes its own. */
 export interface LeaseAttributes {
@@ -43,17 +44,11 @@ export type Halves = Pick<Lease, 'subnet' | 'ipv6Subnet'>
 export type PublicAddresses = Pick<LeaseAttributes, 'publicIp' | 'publicIpv6'>
 
 /** By the lease, which never changes: each change of one is a look at ten thousand, and text takes long to read. */
-const knownHalves = new WeakMap<Pick<Lease, 'ipv6Subnet'>, Ipv6Prefix | null>()
+const halfIn = resultPer(({ ipv6Subnet }: Pick<Lease, 'ipv6Subnet'>) => parseIpv6Prefix(ipv6Subnet ?? ''))
 
 /** The IPv6 half as a prefix, `null` when there is none. */
 export function ipv6HalfOf(lease: Pick<Lease, 'ipv6Subnet'>): Ipv6Prefix | null {
-  if (lease.ipv6Subnet === null) return null
-  let half = knownHalves.get(lease)
-  if (half === undefined) {
-    half = parseIpv6Prefix(lease.ipv6Subnet)
-    knownHalves.set(lease, half)
-  }
-  return half
+  return lease.ipv6Subnet === null ? null : halfIn(lease)
 }
 
 /** The subnets of a lease or of its key: IPv4 first, then the IPv6 half if there is one. */
@@ -96,16 +91,11 @@ export function identityInWords(addresses: PublicAddresses): string {
 }
 
 /** By the lease as well: how many peers are pending is asked for by every look at a node. */
-const knownWords = new WeakMap<Halves, readonly string[]>()
+const wordsOf = resultPer((lease: Halves): readonly string[] => halvesOf(lease).map(formatPrefix))
 
 /** Each half in text form: `10.244.1.0/24`, `fd00:1::/64`. */
 export function halvesInWords(lease: Halves): readonly string[] {
-  let words = knownWords.get(lease)
-  if (words === undefined) {
-    words = halvesOf(lease).map(formatPrefix)
-    knownWords.set(lease, words)
-  }
-  return words
+  return wordsOf(lease)
 }
 
 /** `10.244.1.0/24 and fd00:1::/64` */

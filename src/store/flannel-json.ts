@@ -14,6 +14,7 @@ import {
 } from '../../dataplane/index.ts'
 import { parseJson, toPlain } from '../config/json-document.ts'
 import { JsonFields } from '../config/json-fields.ts'
+import { resultPer } from '../last-result.ts'
 import type { Halves, LeaseAttributes } from '../lease/lease.ts'
 
 export type SubnetKey = Halves
@@ -99,15 +100,10 @@ export function vtepMacForIpv6({ backendV6Data }: LeaseAttributes): number | nul
 }
 
 /** By the data itself, which nobody changes: every snapshot asks for all of them again. */
-const knownMacs = new WeakMap<object, number | null>()
+const knownMac = resultPer(readMac)
 
 function macIn(backendData: unknown): number | null {
-  if (typeof backendData !== 'object' || backendData === null) return null
-  const known = knownMacs.get(backendData)
-  if (known !== undefined) return known
-  const mac = readMac(backendData)
-  knownMacs.set(backendData, mac)
-  return mac
+  return typeof backendData !== 'object' || backendData === null ? null : knownMac(backendData)
 }
 
 function readMac(backendData: object): number | null {
